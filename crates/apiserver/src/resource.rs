@@ -1,0 +1,164 @@
+//! What the server knows of one resource, built-in or custom: its names, its schema, its behaviour.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::field::FieldError;
+use crate::schema::SchemaRef;
+
+/// A column of `kubectl get`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// The heading.
+    pub name: String,
+    /// `string`, `integer`, `date`, …
+    pub kind: &'static str,
+    /// `name` for the first column, else empty.
+    pub format: &'static str,
+    /// What the column means.
+    pub description: String,
+    /// 0 is always shown; higher only with `-o wide`.
+    pub priority: i32,
+}
+
+/// A subresource a resource serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Subresource {
+    /// `/status`
+    Status,
+    /// `/scale`
+    Scale,
+    /// `/binding` (pods)
+    Binding,
+    /// `/eviction` (pods)
+    Eviction,
+    /// `/token` (service accounts)
+    Token,
+    /// `/finalize` (namespaces)
+    Finalize,
+    /// `/ephemeralcontainers` (pods)
+    EphemeralContainers,
+    /// `/resize` (pods)
+    Resize,
+}
+
+/// The write a [`Behaviour`] is asked about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Through {
+    /// The main resource.
+    Main,
+    /// One of its subresources.
+    Sub(Subresource),
+}
+
+/// What differs from kind to kind. The defaults are those of a plain object with a spec and a status:
+/// one that keeps its status through the main resource's writes and bumps its generation with its spec.
+///
+/// Everything here is a pure function of its arguments; what needs the rest of the store (address
+/// allocation, eviction, garbage collection) lives in the registry.
+pub trait Behaviour: Send + Sync {
+    /// Fills in what the user may leave out. Runs on every decoded object before anything reads it.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Brings a new object into the shape the server stores first (a status set by the client is dropped, …).
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Brings a replacement into line with the object it replaces: fields the write may not touch are put back.
+    fn prepare_update(&self, _through: Through, _object: &mut Value, _old: &Value) {}
+
+    /// What is wrong with a new object. Metadata was checked before.
+    fn validate(&self, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// What is wrong with a replacement, seen against the object it replaces.
+    fn validate_update(&self, _through: Through, object: &Value, _old: &Value) -> Vec<FieldError> {
+        self.validate(object)
+    }
+
+    /// Warnings for the client (`Warning: 299` headers).
+    fn warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The values of the fields a field selector may name, besides `metadata.name` and `metadata.namespace`.
+    /// Every name appears for every object (with an empty value where unset): a selector on any other is refused.
+    fn selectable(&self, _object: &Value) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The columns of `kubectl get`, starting with `Name`.
+    fn columns(&self) -> Vec<Column>;
+
+    /// The cells of one row, one per column. `now` is in seconds since the epoch.
+    fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value>;
+
+    /// Field paths (as in `managedFields`) this write resets, so that a server-side apply through it cannot own them:
+    /// e.g. `[["status"]]` for the main resource, `[["spec"], ["metadata", "labels"]]`-like for status.
+    fn reset_fields(&self, _through: Through) -> Vec<Vec<&'static str>> {
+        Vec::new()
+    }
+
+    /// Whether `metadata.generation` exists for this kind (it does not for ConfigMaps, Nodes, Namespaces, …).
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    /// Whether a PUT to a name that is not there creates the object (Leases, Services, EndpointSlices, …).
+    fn create_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether a PUT without a resourceVersion replaces whatever is there.
+    fn unconditional_update(&self) -> bool {
+        true
+    }
+}
+
+/// One resource in one version.
+#[derive(Clone)]
+pub struct Resource {
+    /// API group; empty for the core one.
+    pub group: String,
+    /// `v1`, `v1beta1`, …
+    pub version: String,
+    /// `Pod`.
+    pub kind: String,
+    /// `PodList`.
+    pub list_kind: String,
+    /// `pods`.
+    pub plural: String,
+    /// `pod`.
+    pub singular: String,
+    /// `po`.
+    pub short_names: Vec<String>,
+    /// `all`.
+    pub categories: Vec<String>,
+    /// In a namespace, or of the whole cluster.
+    pub namespaced: bool,
+    /// What follows the name in a path.
+    pub subresources: Vec<Subresource>,
+    /// The schema of the whole object, `metadata` included.
+    pub schema: SchemaRef,
+    /// What differs from kind to kind.
+    pub behaviour: Arc<dyn Behaviour>,
+    /// The version objects are kept in. Two [`Resource`]s with the same group and plural share one store.
+    pub storage_version: String,
+    /// Whether this is a custom resource (no strategic merge, pruning and CEL apply).
+    pub custom: bool,
+    /// The warning sent with every answer when the version is deprecated.
+    pub deprecation: Option<String>,
+}
+
+impl Resource {
+    /// `apps/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The name of the store the objects live in: `pods`, `leases.coordination.k8s.io`.
+    pub fn store_name(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+}
