@@ -1,0 +1,63 @@
+# The whole vocabulary of this repository. `make help` lists it.
+
+CARGO ?= cargo
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help: ## list these targets
+	@echo "netferry: change the network of a running Kubernetes cluster without losing it"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## see it work: a guided kubectl tour of the embedded API server (about a minute once built, no root)
+	@$(CARGO) build --quiet -p netferry-cli
+	@scripts/demo
+
+.PHONY: test
+test: need-root check setup ## everything CI runs: check, set-up of what is missing, all tests (needs root)
+	@assets="$$(scripts/kube-assets)" && KUBEBUILDER_ASSETS="$$assets" $(CARGO) test --workspace
+
+.PHONY: check
+check: ## format, lints, licences and pure tests (no root, nothing installed on the system)
+	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/deny check bans licenses sources
+	$(CARGO) test --workspace --lib --bins
+
+.PHONY: setup
+setup: # install missing system packages, build the real control plane once
+	@scripts/setup
+	@scripts/kube-assets >/dev/null
+
+.PHONY: need-root
+need-root:
+	@[ "$$(id -u)" = 0 ] || { echo "make test: needs root to install packages and to use network namespaces; run: sudo env \"PATH=$$PATH\" make test (make check needs no root)" >&2; exit 1; }
+
+.PHONY: crds
+crds: ## write deploy/crds/*.yaml from the API types
+	$(CARGO) run --quiet -p netferry-cli -- crds --dir deploy/crds
+
+.PHONY: docs
+docs: ## rustdoc, man pages and shell completions, under target/
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	@mkdir -p target/man target/completions
+	@$(CARGO) build --quiet -p netferry-cli
+	$(CARGO) run --quiet -p netferry-cli -- man --dir target/man
+	@for s in bash zsh fish; do $(CARGO) run --quiet -p netferry-cli -- completions $$s > target/completions/netferry.$$s; done
+	@echo "target/doc, target/man, target/completions"
+
+.PHONY: bench
+bench: ## embedded and real API server side by side (not there yet)
+	@echo "make bench: not there yet: the benchmark of the embedded API server is missing" >&2; exit 1
+
+.PHONY: lab
+lab: ## a cluster out of network namespaces on this machine (not there yet)
+	@echo "make lab: not there yet: the lab crate is missing" >&2; exit 1
+
+.PHONY: soak
+soak: ## the lab under faults for hours (not there yet)
+	@echo "make soak: not there yet: the lab crate it runs on is missing" >&2; exit 1
