@@ -143,7 +143,7 @@ impl FieldError {
 
     /// `path: Unsupported value: value: supported values: "a", "b"`.
     pub fn not_supported(path: Path, value: &Value, supported: &[&str]) -> FieldError {
-        let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let quoted: Vec<String> = supported.iter().map(|s| quoted(s)).collect();
         FieldError {
             problem: Problem::NotSupported,
             path,
@@ -181,7 +181,79 @@ impl std::fmt::Display for FieldError {
 /// A value as Kubernetes shows it inside a message: strings quoted, everything else as compact JSON.
 pub fn shown(value: &Value) -> String {
     match value {
-        Value::String(s) => format!("{s:?}"),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => compact(value),
+    }
+}
+
+/// A string in double quotes, escaped as Go's `%q` does.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}') => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A number as Go's `%v` prints it: whole floats without a fraction, exponents only for the very large and very small.
+pub fn number(n: &serde_json::Number) -> String {
+    match (n.as_i64(), n.as_f64()) {
+        (Some(whole), _) => whole.to_string(),
+        (None, Some(float)) => self::float(float),
+        (None, None) => n.to_string(),
+    }
+}
+
+/// See [`number`].
+pub fn float(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').expect("the exponent form has an exponent");
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(rest) => ('-', rest),
+            None => ('+', exponent),
+        };
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    format!("{value}")
+}
+
+/// JSON as Go encodes it: no spaces, keys sorted, `<`, `>` and `&` escaped.
+fn compact(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => number(n),
+        Value::String(_) => {
+            value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(compact).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort();
+            let entries: Vec<String> = keys
+                .into_iter()
+                .map(|key| format!("{}:{}", compact(&Value::String(key.clone())), compact(&map[key])))
+                .collect();
+            format!("{{{}}}", entries.join(","))
+        }
     }
 }

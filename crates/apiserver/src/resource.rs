@@ -100,6 +100,11 @@ pub trait Behaviour: Send + Sync {
         Vec::new()
     }
 
+    /// Whether this write asks for something new, so that `metadata.generation` goes up. Called after `prepare_update`.
+    fn spec_changed(&self, _through: Through, object: &Value, old: &Value) -> bool {
+        object.get("spec") != old.get("spec")
+    }
+
     /// Whether `metadata.generation` exists for this kind (it does not for ConfigMaps, Nodes, Namespaces, …).
     fn has_generation(&self) -> bool {
         true
