@@ -1,0 +1,12 @@
+//! What tests and benchmarks share: a real Kubernetes control plane on loopback and an HTTPS client for it.
+
+pub mod assets;
+pub mod https;
+mod pki;
+pub mod real;
+mod supervised;
+
+pub use assets::assets;
+pub use https::Https;
+pub use pki::Identity;
+pub use real::RealControlPlane;
