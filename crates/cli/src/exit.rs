@@ -1,0 +1,76 @@
+//! How a command ends: the exit codes scripts rely on, and the one place errors are printed.
+
+use std::fmt::Write as _;
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+///
+/// Code 2 is not here: a wrong command line never gets as far as a command.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Tried, and it did not work.
+    Failed(anyhow::Error),
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+        }
+    }
+
+    fn cause(&self) -> &anyhow::Error {
+        match self {
+            Self::Failed(cause) => cause,
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(cause: anyhow::Error) -> Self {
+        Self::Failed(cause)
+    }
+}
+
+/// Prints the error, if there is one, and turns the outcome into the exit code.
+pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // `netferry doctor | head` is not an error: the reader has what it wanted.
+        Err(failure) if is_broken_pipe(failure.cause()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{}", chain(failure.cause()));
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// `error: what we tried: what went wrong: its cause`, in one line.
+fn chain(error: &anyhow::Error) -> String {
+    let mut line = String::from("error");
+    for cause in error.chain() {
+        // Writing to a String cannot fail.
+        let _ = write!(line, ": {cause}");
+    }
+    line
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn an_error_is_printed_as_one_line_from_the_attempt_to_the_cause() {
+        let error = anyhow!("no such file").context("reading pins").context("building assets");
+        assert_eq!(chain(&error), "error: building assets: reading pins: no such file");
+    }
+}

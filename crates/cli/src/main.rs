@@ -1,0 +1,26 @@
+//! `netferry`: the one command an administrator types.
+
+mod args;
+mod completions;
+mod doctor;
+mod exit;
+mod man;
+mod output;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Doctor(args) => doctor::run(&args, cli.global.output),
+        Command::Version(args) => version::run(&args, &cli.global),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    };
+    exit::code(done)
+}

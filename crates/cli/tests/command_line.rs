@@ -1,0 +1,179 @@
+//! The real binary, as a shell sees it.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn netferry(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_netferry"))
+        .args(args)
+        .env_remove("KUBECONFIG")
+        .output()
+        .expect("the binary under test runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("output is text")
+}
+
+const COMMANDS: [&str; 4] = ["doctor", "version", "completions", "man"];
+
+#[test]
+fn help_names_every_command_and_every_exit_code() {
+    let output = netferry(&["--help"]);
+    let help = stdout(&output);
+    assert_eq!(output.status.code(), Some(0));
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command}")), "{command} is not in:\n{help}");
+    }
+    for code in ["0  done", "1  failed", "2  the command line", "3  refused", "4  timed out"] {
+        assert!(help.contains(code), "{code} is not in:\n{help}");
+    }
+}
+
+#[test]
+fn help_of_every_command_shows_an_example() {
+    for command in COMMANDS {
+        let output = netferry(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        assert!(stdout(&output).contains(&format!("netferry {command}")), "{}", stdout(&output));
+        assert!(stdout(&output).contains("Examples:"), "{}", stdout(&output));
+    }
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2_and_prints_nothing_to_standard_output() {
+    let wrong: [&[&str]; 6] = [
+        &[],
+        &["frobnicate"],
+        &["doctor", "--frobnicate"],
+        &["version", "-o", "xml"],
+        &["completions", "tcl"],
+        &["completions"],
+    ];
+    for args in wrong {
+        let output = netferry(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(stdout(&output), "", "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_one_line_that_names_the_attempt_and_the_cause() {
+    let output = netferry(&["man", "--dir", "/proc/nowhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.starts_with("error: making the directory /proc/nowhere: "), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn bash_parses_its_completion_script() {
+    let script = netferry(&["completions", "bash"]);
+    let mut bash = Command::new("bash")
+        .arg("-n")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bash runs");
+    bash.stdin.take().expect("a pipe").write_all(&script.stdout).expect("bash reads");
+    let checked = bash.wait_with_output().expect("bash ends");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn every_shell_completes_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&netferry(&["completions", shell]));
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell} does not complete {command}");
+        }
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command_and_its_markup_is_sound() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let output = netferry(&["man", "--dir", dir.path().to_str().expect("a plain path")]);
+    assert!(output.status.success());
+    let pages = COMMANDS.iter().map(|c| format!("netferry-{c}.1")).chain(["netferry.1".to_owned()]);
+    for page in pages {
+        let text = std::fs::read_to_string(dir.path().join(&page)).expect("the page is there");
+        assert!(text.lines().any(|l| l.starts_with(".TH ")), "{page} has no title");
+        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{page} lacks a section");
+    }
+    assert!(stdout(&netferry(&["man"])).contains(".SH NAME"));
+}
+
+#[test]
+fn version_says_the_same_in_every_format() {
+    let json: serde_json::Value =
+        serde_json::from_slice(&netferry(&["version", "-o", "json"]).stdout).expect("JSON");
+    let yaml: serde_json::Value =
+        serde_saphyr::from_str(&stdout(&netferry(&["version", "-o", "yaml"]))).expect("YAML");
+    assert_eq!(json, yaml);
+    assert_eq!(json["netferry"], env!("CARGO_PKG_VERSION"));
+    assert!(stdout(&netferry(&["version"])).contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn doctor_names_everything_it_looks_at_and_exits_by_what_is_missing() {
+    let output = netferry(&["doctor", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = report["checks"].as_array().expect("checks");
+    let names: Vec<&str> = checks.iter().filter_map(|c| c["name"].as_str()).collect();
+    for expected in [
+        "CAP_NET_ADMIN",
+        "CAP_SYS_ADMIN",
+        "openvswitch-switch",
+        "ovn-central",
+        "ovn-host",
+        "iproute2",
+        "nftables",
+        "ethtool",
+        "tcpdump",
+        "ovs",
+        "ovn",
+        "namespaces",
+        "veth",
+        "bridge",
+        "tun",
+        "conntrack",
+        "policy-routing",
+        "openvswitch",
+        "geneve",
+        "vxlan",
+        "macvlan",
+        "vlan",
+        "bond",
+        "dummy",
+        "vrf",
+        "netem",
+        "ovn-controller.service",
+        "ovn-central.service",
+    ] {
+        assert!(names.contains(&expected), "{expected} is not in {names:?}");
+    }
+    let missing = checks.iter().filter(|c| c["level"] == "missing").count();
+    assert_eq!(output.status.code(), Some(i32::from(missing > 0)));
+    assert_eq!(report["summary"]["missing"], missing);
+}
+
+#[test]
+fn colour_is_for_terminals_only() {
+    assert!(!stdout(&netferry(&["doctor"])).contains('\x1b'));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_not_an_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_netferry"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary under test runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
