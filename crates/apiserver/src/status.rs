@@ -38,9 +38,8 @@ impl ApiError {
     /// 404 for an object. `resource` is the plural, as in `pods "x" not found`.
     pub fn not_found(group: &str, resource: &str, name: &str) -> ApiError {
         let shown = qualified(resource, group);
-        ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("{shown} {name:?} not found")).about(
-            group, resource, name,
-        )
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("{shown} {name:?} not found"))
+            .about(group, resource, name)
     }
 
     /// 409 on create.

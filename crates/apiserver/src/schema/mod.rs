@@ -5,11 +5,29 @@
 //! strategic merge and server-side apply all read this type and nothing else, so what they know of a
 //! kind is the same thing.
 
+mod correlate;
+mod default;
+mod embedded;
+mod formats;
+mod lists;
+mod meta;
+mod parse;
+mod prune;
+mod validate;
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+
+pub use default::{apply_defaults, drop_nulls};
+pub use embedded::check_embedded_types;
+pub use formats::is_known as is_known_format;
+pub use meta::object_meta;
+pub use parse::{Loader, ParseError};
+pub use prune::{prune, prune_builtin, unknown_fields};
+pub use validate::{validate, validate_lists, validate_value};
 
 /// A shared schema node. Built-in types may be recursive, so a node can be promised first
 /// ([`SchemaRef::promised`]) and kept later ([`SchemaRef::keep`]).
@@ -200,3 +218,6 @@ pub struct Schema {
     /// `x-kubernetes-patch-merge-key` (built-ins).
     pub patch_merge_key: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;
