@@ -3,4 +3,5 @@
 pub mod field;
 pub mod resource;
 pub mod schema;
+pub mod ssa;
 pub mod status;
