@@ -1,7 +1,12 @@
 //! A small Kubernetes-compatible API server in a library.
 
+pub mod catalog;
+pub mod clock;
 pub mod field;
+pub(crate) mod object;
+pub mod query;
 pub mod resource;
 pub mod schema;
 pub mod ssa;
 pub mod status;
+pub mod store;

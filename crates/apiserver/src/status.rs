@@ -158,6 +158,33 @@ impl ApiError {
         )
     }
 
+    /// 500 without a reason: what the real server answers where it does not classify a failure.
+    pub fn unclassified(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 404 for a path no resource is served at.
+    pub fn no_such_resource() -> ApiError {
+        let mut error =
+            ApiError::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource");
+        error.details = Some(json!({}));
+        error
+    }
+
+    /// 504: the client asks about a revision that is still to come.
+    pub fn revision_too_large(asked: u64, current: u64) -> ApiError {
+        let mut error = ApiError::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
+        );
+        error.details = Some(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }));
+        error
+    }
+
     /// 501: a part of the Kubernetes API this server does not have, called by its name.
     pub fn not_implemented(what: &str) -> ApiError {
         ApiError::new(
