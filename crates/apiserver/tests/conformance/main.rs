@@ -1,0 +1,62 @@
+//! One suite, two servers: what a real Kubernetes control plane answers was recorded, and both it and the embedded
+//! server have to give those answers.
+//!
+//! `cases/*.yaml` hold what is asked, `golden/` what was answered. `NETFERRY_CASE=words` runs only the cases whose name
+//! contains the words (or one file of them), `NETFERRY_RECORD=1` writes the real server's answers down anew.
+
+mod case;
+mod diff;
+mod golden;
+mod normal;
+mod run;
+mod server;
+mod suite;
+mod vars;
+mod watch;
+
+use std::collections::BTreeSet;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_server_gives_the_recorded_answers() {
+    let mut server = server::real::Real::start().await;
+    let failures =
+        suite::run_all(&server, "the_real_server_gives_the_recorded_answers", golden::recording()).await;
+    if failures > 0 {
+        let logs = server.keep_logs();
+        panic!("{failures} cases failed; the real server's logs are in {}", logs.display());
+    }
+}
+
+#[test]
+fn every_recorded_answer_belongs_to_a_case() {
+    let known: BTreeSet<_> = case::all().iter().map(golden::path).collect();
+    let golden = case::directory().join("golden");
+    let mut stray = Vec::new();
+    for topic in std::fs::read_dir(golden).expect("the golden files") {
+        for file in std::fs::read_dir(topic.expect("a topic").path()).expect("a topic's files") {
+            let path = file.expect("a file").path();
+            if !known.contains(&path) {
+                stray.push(path);
+            }
+        }
+    }
+    assert!(stray.is_empty(), "no case has these recorded answers: {stray:#?}");
+}
+
+#[test]
+fn every_accepted_difference_says_why() {
+    let mut count = 0;
+    for case in case::all() {
+        for ignore in &case.ignore {
+            println!("{} [{}]: {}", case.case, ignore.at, ignore.why);
+            assert!(
+                ignore.why.split_whitespace().count() > 3,
+                "{}: say why {} may differ",
+                case.case,
+                ignore.at
+            );
+            count += 1;
+        }
+    }
+    println!("{count} accepted differences");
+}
