@@ -54,13 +54,17 @@ impl Catalog {
     }
 
     /// The resources of one group version, in discovery order.
-    pub fn of_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+    pub fn of_version<'a>(
+        &'a self,
+        group: &'a str,
+        version: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Resource>> {
         self.resources.values().filter(move |r| r.group == group && r.version == version)
     }
 
     /// The resource an `apiVersion` and `kind` name.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
-        self.of_version(group, version).find(|r| r.kind == kind)
+        self.resources.values().find(|r| r.group == group && r.version == version && r.kind == kind)
     }
 
     /// The resource in its storage version: what a table's objects are written in.
@@ -119,7 +123,8 @@ mod tests {
 
     #[test]
     fn versions_are_preferred_by_stability_then_number() {
-        let mut versions = vec!["v1alpha1", "foo", "v1", "v10", "v2beta1", "v2", "v1beta10", "v1beta2", "bar"];
+        let mut versions =
+            vec!["v1alpha1", "foo", "v1", "v10", "v2beta1", "v2", "v1beta10", "v1beta2", "bar"];
         versions.sort_by_key(|v| std::cmp::Reverse(version_rank(v)));
         assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta10", "v1beta2", "v1alpha1", "bar", "foo"]);
     }

@@ -72,7 +72,8 @@ impl Ids {
             None => *Uuid::new_v4().as_bytes(),
             Some(seed) => {
                 let nth = self.drawn.fetch_add(1, Ordering::Relaxed);
-                let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(nth.to_le_bytes()).finalize();
+                let digest =
+                    Sha256::new().chain_update(seed.to_le_bytes()).chain_update(nth.to_le_bytes()).finalize();
                 let mut bytes = [0; 16];
                 bytes.copy_from_slice(&digest[..16]);
                 bytes

@@ -29,17 +29,17 @@ impl Query {
 
     /// Kubernetes reads `?watch`, `?watch=1` and `?watch=yes` as true.
     fn flag(&self, name: &str) -> Option<bool> {
-        self.0
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, v)| !(v == "0" || v.eq_ignore_ascii_case("false")))
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| !(v == "0" || v.eq_ignore_ascii_case("false")))
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         match self.text(name) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: {}", go_number_error(text)))
+                ApiError::bad_request(format!(
+                    "strconv.ParseInt: parsing {text:?}: {}",
+                    go_number_error(text)
+                ))
             }),
         }
     }
@@ -161,7 +161,10 @@ fn check_list(
                 errors.push(FieldError::not_supported(at(), &json!(matching), &["NotOlderThan"]));
             }
             if !from.is_empty() {
-                errors.push(FieldError::forbidden(at(), "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    at(),
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
         } else if initial_events.is_some() {
             errors.push(FieldError::forbidden(
@@ -178,10 +181,17 @@ fn check_list(
                 ));
             }
             if !from.is_empty() {
-                errors.push(FieldError::forbidden(at(), "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    at(),
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
             if matching != "Exact" && matching != "NotOlderThan" {
-                errors.push(FieldError::not_supported(at(), &json!(matching), &["Exact", "NotOlderThan", ""]));
+                errors.push(FieldError::not_supported(
+                    at(),
+                    &json!(matching),
+                    &["Exact", "NotOlderThan", ""],
+                ));
             }
             if matching == "Exact" && revision == "0" {
                 errors.push(FieldError::forbidden(
@@ -215,7 +225,11 @@ fn revision(text: &str, raw_failure: bool) -> Result<Option<u64>, ApiError> {
             "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}",
             if text.starts_with('-') { "invalid syntax" } else { go_number_error(text) }
         );
-        if raw_failure { ApiError::unclassified(why) } else { ApiError::bad_request(format!("invalid resource version: {why}")) }
+        if raw_failure {
+            ApiError::unclassified(why)
+        } else {
+            ApiError::bad_request(format!("invalid resource version: {why}"))
+        }
     })
 }
 
@@ -273,7 +287,8 @@ impl WriteOptions {
         let mut errors = Vec::new();
         let force = query.flag("force");
         if kind == WriteKind::Patch && force.is_some() {
-            errors.push(FieldError::forbidden(Path::new("force"), "may not be specified for non-apply patch"));
+            errors
+                .push(FieldError::forbidden(Path::new("force"), "may not be specified for non-apply patch"));
         }
         if kind == WriteKind::Apply && manager.is_empty() {
             errors.push(FieldError::required(Path::new("fieldManager"), "is required for apply patch"));
@@ -401,6 +416,13 @@ impl DeleteOptions {
         }
         check_dry_run(&dry_run.iter().map(String::as_str).collect::<Vec<_>>(), &mut errors);
         refused("DeleteOptions", &errors)?;
-        Ok(DeleteOptions { grace, propagation, orphan_dependents: orphan, uid, revision, dry_run: !dry_run.is_empty() })
+        Ok(DeleteOptions {
+            grace,
+            propagation,
+            orphan_dependents: orphan,
+            uid,
+            revision,
+            dry_run: !dry_run.is_empty(),
+        })
     }
 }

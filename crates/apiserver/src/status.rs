@@ -165,8 +165,11 @@ impl ApiError {
 
     /// 404 for a path no resource is served at.
     pub fn no_such_resource() -> ApiError {
-        let mut error =
-            ApiError::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource");
+        let mut error = ApiError::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
         error.details = Some(json!({}));
         error
     }

@@ -91,8 +91,13 @@ impl Log {
     pub(super) fn open(path: &Path, mut replay: impl FnMut(Record)) -> Result<Log, LogError> {
         let open = |source| LogError::Open { path: path.to_owned(), source };
         let read = |source| LogError::Read { path: path.to_owned(), source };
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(open)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(open)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(LogError::InUse { path: path.to_owned() }),
@@ -172,7 +177,8 @@ impl Log {
     }
 
     pub(super) fn put(&mut self, revision: u64, table: &str, json: &Bytes) -> Result<(), LogError> {
-        let mut line = format!("{{\"op\":\"put\",\"revision\":{revision},\"table\":{:?},\"object\":", table).into_bytes();
+        let mut line = format!("{{\"op\":\"put\",\"revision\":{revision},\"table\":{:?},\"object\":", table)
+            .into_bytes();
         line.extend_from_slice(json);
         line.extend_from_slice(b"}\n");
         self.append(&line)

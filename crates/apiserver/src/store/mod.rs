@@ -109,7 +109,12 @@ pub struct Table {
 
 impl Table {
     fn new(floor: u64) -> Table {
-        Table { objects: BTreeMap::new(), history: VecDeque::new(), floor, changed: watch::Sender::new(floor) }
+        Table {
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            floor,
+            changed: watch::Sender::new(floor),
+        }
     }
 
     /// One object.
@@ -208,7 +213,13 @@ pub struct Store {
 impl Store {
     /// An empty store that keeps nothing on disk.
     pub fn in_memory() -> Store {
-        Store { revision: 0, tables: BTreeMap::new(), dependents: BTreeMap::new(), by_uid: BTreeMap::new(), log: None }
+        Store {
+            revision: 0,
+            tables: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            by_uid: BTreeMap::new(),
+            log: None,
+        }
     }
 
     /// A store that appends every change to the file at `path`, starting with what the file holds.
@@ -317,7 +328,11 @@ impl Store {
         let last = Arc::new(stored(&object, revision, before.fields.clone()));
         self.table_mut(table).objects.remove(key);
         self.unindex(table, &before);
-        Ok(Some(self.table_mut(table).remember(Event { change: Change::Deleted, object: last, before: Some(before) })))
+        Ok(Some(self.table_mut(table).remember(Event {
+            change: Change::Deleted,
+            object: last,
+            before: Some(before),
+        })))
     }
 
     /// Removes a table that no resource serves any more. Its watchers end.
@@ -381,9 +396,8 @@ fn set_revision(object: &mut Value, revision: u64) {
 
 fn stored(object: &Value, revision: u64, fields: Fields) -> Stored {
     let metadata = object.get("metadata").and_then(Value::as_object);
-    let text = |key: &str| {
-        metadata.and_then(|m| m.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
+    let text =
+        |key: &str| metadata.and_then(|m| m.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned();
     let labels = metadata
         .and_then(|m| m.get("labels"))
         .and_then(Value::as_object)
@@ -399,5 +413,13 @@ fn stored(object: &Value, revision: u64, fields: Fields) -> Stored {
         })
         .unwrap_or_default();
     let json = serde_json::to_vec(object).expect("a JSON value can be printed");
-    Stored { key: Key { namespace: text("namespace"), name: text("name") }, revision, json: json.into(), uid: text("uid"), labels, fields, owners }
+    Stored {
+        key: Key { namespace: text("namespace"), name: text("name") },
+        revision,
+        json: json.into(),
+        uid: text("uid"),
+        labels,
+        fields,
+        owners,
+    }
 }
