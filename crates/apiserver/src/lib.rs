@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod crd;
 pub mod field;
 pub(crate) mod object;
 pub mod query;

@@ -82,6 +82,16 @@ pub trait Behaviour: Send + Sync {
         Vec::new()
     }
 
+    /// Warnings for the client on a replacement; those of the object alone unless a kind compares the two.
+    fn update_warnings(&self, _through: Through, object: &Value, _old: &Value) -> Vec<String> {
+        self.warnings(object)
+    }
+
+    /// Where `/scale` reads and writes, for custom resources that serve it.
+    fn scale(&self) -> Option<&crate::crd::Scale> {
+        None
+    }
+
     /// The values of the fields a field selector may name, besides `metadata.name` and `metadata.namespace`.
     /// Every name appears for every object (with an empty value where unset): a selector on any other is refused.
     fn selectable(&self, _object: &Value) -> Vec<(&'static str, String)> {

@@ -33,8 +33,12 @@ fn first_untyped(schema: &Schema, value: &Value, at: &Path) -> Option<FieldError
     }
 }
 
-/// What is wrong with the type and metadata of embedded resources.
-pub(crate) fn validate(schema: &Schema, value: &Value, at: &Path) -> Vec<FieldError> {
+/// What is wrong with the type and metadata of the resources embedded in an object.
+pub fn validate_embedded(schema: &Schema, object: &Value) -> Vec<FieldError> {
+    validate(schema, object, &Path::root())
+}
+
+fn validate(schema: &Schema, value: &Value, at: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match value {
         Value::Object(map) => {

@@ -5,9 +5,11 @@
 //! strategic merge and server-side apply all read this type and nothing else, so what they know of a
 //! kind is the same thing.
 
+pub mod cel;
 mod correlate;
 mod default;
 mod embedded;
+mod fieldpath;
 mod formats;
 mod lists;
 mod meta;
@@ -22,7 +24,8 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 pub use default::{apply_defaults, drop_nulls};
-pub use embedded::check_embedded_types;
+pub use embedded::{check_embedded_types, validate_embedded};
+pub use fieldpath::field_path;
 pub use formats::is_known as is_known_format;
 pub use meta::object_meta;
 pub use parse::{Loader, ParseError};

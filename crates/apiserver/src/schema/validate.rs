@@ -17,7 +17,7 @@ use super::{Additional, Kind, Limits, Schema, embedded, formats, lists};
 pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let root = Path::root();
     let mut errors = validate_value(schema, new, old, &root);
-    errors.append(&mut embedded::validate(schema, new, &root));
+    errors.append(&mut embedded::validate_embedded(schema, new));
     errors.append(&mut validate_lists(schema, new, old));
     errors
 }

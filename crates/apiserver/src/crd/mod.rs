@@ -1,0 +1,101 @@
+//! CustomResourceDefinitions: which ones are accepted, what they are completed to, and the resources they bring.
+
+mod behaviour;
+mod columns;
+pub mod jsonpath;
+mod scale;
+
+use serde_json::Value;
+
+use crate::resource::{Resource, Subresource};
+use crate::schema::{ParseError, Schema, SchemaRef, object_meta};
+
+pub use behaviour::CustomBehaviour;
+pub use columns::human_duration;
+pub use scale::Scale;
+
+/// The resources of a definition, one per served version. The definition was accepted before; a version whose schema
+/// cannot be read all the same brings nothing.
+pub fn resources(definition: &Value) -> Vec<Resource> {
+    let spec = &definition["spec"];
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let storage = versions.iter().find(|version| version["storage"] == true);
+    let storage_version = storage.and_then(|version| version["name"].as_str()).unwrap_or_default();
+    versions
+        .iter()
+        .filter(|version| version["served"] == true)
+        .filter_map(|version| resource(definition, version, storage_version).ok())
+        .collect()
+}
+
+fn resource(definition: &Value, version: &Value, storage_version: &str) -> Result<Resource, ParseError> {
+    let spec = &definition["spec"];
+    let accepted = &definition["status"]["acceptedNames"];
+    let names = if accepted["plural"].as_str().is_some_and(|plural| !plural.is_empty()) {
+        accepted
+    } else {
+        &spec["names"]
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    };
+    let raw = &version["schema"]["openAPIV3Schema"];
+    let schema =
+        Schema::from_crd(if raw.is_object() { raw } else { &spec["validation"]["openAPIV3Schema"] })?;
+    let group = text(&spec["group"]);
+    let kind = text(&names["kind"]);
+    let name = text(&version["name"]);
+    let mut subresources = Vec::new();
+    for (key, subresource) in [("status", Subresource::Status), ("scale", Subresource::Scale)] {
+        if version["subresources"][key].is_object() {
+            subresources.push(subresource);
+        }
+    }
+    let deprecation = (version["deprecated"] == true).then(|| match version["deprecationWarning"].as_str() {
+        Some(warning) => warning.to_owned(),
+        None => format!("{group}/{name} {kind} is deprecated"),
+    });
+    Ok(Resource {
+        list_kind: match names["listKind"].as_str() {
+            Some(list_kind) if !list_kind.is_empty() => list_kind.to_owned(),
+            Some(_) | None => format!("{kind}List"),
+        },
+        plural: text(&names["plural"]),
+        singular: match names["singular"].as_str() {
+            Some(singular) if !singular.is_empty() => singular.to_owned(),
+            Some(_) | None => kind.to_lowercase(),
+        },
+        short_names: list(&names["shortNames"]),
+        categories: list(&names["categories"]),
+        namespaced: spec["scope"] == "Namespaced",
+        subresources,
+        behaviour: behaviour::shared(version, schema.clone()),
+        schema: whole(&schema),
+        storage_version: storage_version.to_owned(),
+        custom: true,
+        deprecation,
+        group,
+        version: name,
+        kind,
+    })
+}
+
+/// The schema with the type and metadata every object has. Restrictions on the name stay where they were.
+fn whole(schema: &SchemaRef) -> SchemaRef {
+    let mut whole = (**schema).clone();
+    let text = || SchemaRef::new(Schema { kind: Some(crate::schema::Kind::String), ..Schema::default() });
+    for field in ["apiVersion", "kind"] {
+        whole.properties.entry(field.to_owned()).or_insert_with(text);
+    }
+    let mut metadata = (*object_meta()).clone();
+    if let Some(restricted) = schema.properties.get("metadata") {
+        metadata.properties.extend(restricted.properties.clone());
+        metadata.description.clone_from(&restricted.description);
+    }
+    whole.properties.insert("metadata".to_owned(), SchemaRef::new(metadata));
+    SchemaRef::new(whole)
+}
+
+#[cfg(test)]
+mod tests;
