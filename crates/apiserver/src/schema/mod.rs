@@ -180,6 +180,8 @@ pub struct Limits {
 /// One node of a schema.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
+    /// The component this is in the OpenAPI document (`io.k8s.api.core.v1.PodSpec`), for built-ins. Type errors name it.
+    pub name: Option<String>,
     /// `type`; absent for `x-kubernetes-int-or-string` and for "anything".
     pub kind: Option<Kind>,
     /// `nullable`.

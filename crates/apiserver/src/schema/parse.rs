@@ -94,6 +94,7 @@ impl<'a> Loader<'a> {
         let promise = SchemaRef::promised();
         self.loaded.insert(name.to_owned(), promise.clone());
         let mut schema = self.plain(raw, name)?;
+        schema.name = Some(name.to_owned());
         if OPAQUE.contains(&name) {
             schema.preserve_unknown = true;
             schema.additional = Additional::Any;

@@ -1,0 +1,72 @@
+//! Strings that Go decodes into something else: bytes and times.
+
+/// Checks standard base64 as Go's decoder does; the complaint names the first byte that does not belong.
+pub(crate) fn base64(text: &str) -> Result<(), String> {
+    let fault = |at: usize| Err(format!("illegal base64 data at input byte {at}"));
+    let bytes: Vec<(usize, u8)> =
+        text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\n' | b'\r')).collect();
+    for (quantum, chunk) in bytes.chunks(4).enumerate() {
+        let last = (quantum + 1) * 4 >= bytes.len();
+        for (i, (at, byte)) in chunk.iter().enumerate() {
+            let padding_may_start = last && i >= 2 && *byte == b'=';
+            if padding_may_start {
+                let rest_is_padding = chunk[i..].iter().all(|(_, byte)| *byte == b'=');
+                if rest_is_padding && chunk.len() == 4 {
+                    return Ok(());
+                }
+                return fault(if chunk.len() < 4 { text.len() } else { *at + 1 });
+            }
+            if !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')) {
+                return fault(*at);
+            }
+        }
+        if chunk.len() < 4 {
+            return fault(chunk.first().map_or(text.len(), |(at, _)| *at) + chunk.len() - chunk.len() % 4);
+        }
+    }
+    Ok(())
+}
+
+/// A time in the form the server writes back: seconds in UTC, or six decimals for the few fields that have them.
+pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
+    let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+    let parsed: Result<jiff::Timestamp, _> = text.parse();
+    let plausible = text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T');
+    let Some(time) = parsed.ok().filter(|_| plausible) else {
+        return Err(format!(
+            "parsing time {} as \"{layout}\": cannot parse {}",
+            crate::field::quoted(text),
+            stuck(text)
+        ));
+    };
+    Ok(if micro { time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ") } else { time.strftime("%Y-%m-%dT%H:%M:%SZ") }
+        .to_string())
+}
+
+/// Where Go's parser stops, and what it was looking for there.
+fn stuck(text: &str) -> String {
+    let mut rest = text;
+    for (element, width) in [
+        ("2006", 4),
+        ("-", 1),
+        ("01", 2),
+        ("-", 1),
+        ("02", 2),
+        ("T", 1),
+        ("15", 2),
+        (":", 1),
+        ("04", 2),
+        (":", 1),
+        ("05", 2),
+    ] {
+        let digits = element.bytes().all(|b| b.is_ascii_digit());
+        let fits = rest.get(..width).is_some_and(|head| {
+            if digits { head.bytes().all(|b| b.is_ascii_digit()) } else { head == element }
+        });
+        if !fits {
+            return format!("{} as \"{element}\"", crate::field::quoted(rest));
+        }
+        rest = &rest[width..];
+    }
+    format!("{} as \"Z07:00\"", crate::field::quoted(rest))
+}
