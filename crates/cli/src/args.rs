@@ -37,8 +37,8 @@ pub(crate) struct Global {
     /// How to print the answer
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
-    /// Kubeconfig file of the cluster to talk to
-    #[arg(long, global = true, env = "KUBECONFIG", hide_env = true, value_name = "FILE")]
+    /// Kubeconfig file of the cluster to talk to; without it, $KUBECONFIG or ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig to use instead of its current one
     #[arg(long, global = true, value_name = "NAME")]

@@ -1,6 +1,5 @@
 //! How a command ends: the exit codes scripts rely on, and the one place errors are printed.
 
-use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
@@ -11,18 +10,21 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// Tried, and it did not work.
     Failed(anyhow::Error),
+    /// No answer in time; what was asked for may still happen.
+    TimedOut(anyhow::Error),
 }
 
 impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
+            Self::TimedOut(_) => 4,
         }
     }
 
     fn cause(&self) -> &anyhow::Error {
         match self {
-            Self::Failed(cause) => cause,
+            Self::Failed(cause) | Self::TimedOut(cause) => cause,
         }
     }
 }
@@ -50,8 +52,12 @@ pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
 fn chain(error: &anyhow::Error) -> String {
     let mut line = String::from("error");
     for cause in error.chain() {
-        // Writing to a String cannot fail.
-        let _ = write!(line, ": {cause}");
+        let text = cause.to_string();
+        // Some libraries put the cause into their own text as well.
+        if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
     }
     line
 }
@@ -72,5 +78,11 @@ mod tests {
     fn an_error_is_printed_as_one_line_from_the_attempt_to_the_cause() {
         let error = anyhow!("no such file").context("reading pins").context("building assets");
         assert_eq!(chain(&error), "error: building assets: reading pins: no such file");
+    }
+
+    #[test]
+    fn a_cause_its_error_already_mentions_is_not_repeated() {
+        let error = anyhow!("no such file").context("cannot read pins: no such file");
+        assert_eq!(chain(&error), "error: cannot read pins: no such file");
     }
 }

@@ -1,6 +1,7 @@
 //! `netferry`: the one command an administrator types.
 
 mod args;
+mod cluster;
 mod completions;
 mod doctor;
 mod exit;

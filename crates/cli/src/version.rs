@@ -1,9 +1,12 @@
 //! `netferry version`
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::cluster;
 use crate::exit::Failure;
 use crate::output;
 
@@ -15,8 +18,16 @@ const KUBERNETES: &str = "v1.34";
 #[command(after_help = "\
 Examples:
   netferry version
-  netferry version -o json")]
-pub(crate) struct VersionArgs {}
+  netferry version -o json
+  netferry version --server --kubeconfig lab.kubeconfig")]
+pub(crate) struct VersionArgs {
+    /// Ask the cluster for its version too
+    #[arg(long)]
+    server: bool,
+    /// How long to wait for the cluster, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    timeout: u64,
+}
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,18 +35,31 @@ struct Version {
     netferry: &'static str,
     kubernetes_api: &'static str,
     platform: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
 }
 
-pub(crate) fn run(_args: &VersionArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(args: &VersionArgs, global: &Global) -> Result<(), Failure> {
+    let server = args.server.then(|| of_server(global, Duration::from_secs(args.timeout))).transpose()?;
     let version = Version {
         netferry: env!("CARGO_PKG_VERSION"),
         kubernetes_api: KUBERNETES,
         platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        server,
     };
     output::answer(global.output, &version, |_| {
-        format!(
-            "netferry        {}\nkubernetes api  {}\nplatform        {}\n",
-            version.netferry, version.kubernetes_api, version.platform
-        )
+        let lines = [
+            ("netferry", Some(version.netferry)),
+            ("kubernetes api", Some(version.kubernetes_api)),
+            ("platform", Some(version.platform.as_str())),
+            ("server", version.server.as_deref()),
+        ];
+        let known = lines.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        known.map(|(name, value)| format!("{name:16}{value}\n")).collect()
     })
+}
+
+fn of_server(global: &Global, patience: Duration) -> Result<String, Failure> {
+    let ask = async |client: kube::Client| client.apiserver_version().await;
+    Ok(cluster::ask(global, patience, "asking the cluster for its version", ask)?.git_version)
 }

@@ -177,3 +177,48 @@ fn a_reader_that_has_seen_enough_is_not_an_error() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+fn kubeconfig_for(dir: &tempfile::TempDir, server: &str) -> String {
+    let path = dir.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: k\n  cluster: {{server: '{server}'}}\n\
+         users:\n- name: u\n  user: {{}}\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n"
+    );
+    std::fs::write(&path, text).expect("a kubeconfig");
+    path.to_str().expect("a plain path").to_owned()
+}
+
+#[test]
+fn a_cluster_that_never_answers_exits_with_4() {
+    // Bound but never accepted: the connection stands, the answer does not come.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let address = silent.local_addr().expect("an address");
+    let kubeconfig = kubeconfig_for(&dir, &format!("http://{address}"));
+    let output = netferry(&["version", "--server", "--timeout", "1", "--kubeconfig", &kubeconfig]);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "error: asking the cluster for its version: no answer within 1 s\n"
+    );
+}
+
+#[test]
+fn a_context_the_kubeconfig_lacks_is_named_in_the_error() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let kubeconfig = kubeconfig_for(&dir, "http://127.0.0.1:1");
+    let output = netferry(&["version", "--server", "--kubeconfig", &kubeconfig, "--context", "elsewhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("elsewhere"));
+}
+
+#[test]
+fn the_documentation_names_every_command_and_every_exit_code() {
+    let page = include_str!("../../../docs/cli.md");
+    for command in COMMANDS {
+        assert!(page.contains(&format!("`netferry {command}`")), "docs/cli.md does not name {command}");
+    }
+    for code in 0..=4 {
+        assert!(page.contains(&format!("| {code} |")), "docs/cli.md does not explain exit code {code}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Reaching the cluster the options name.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::args::Global;
+use crate::exit::Failure;
+
+/// A client for the cluster the options name, or the one kubectl would take.
+async fn connect(global: &Global) -> Result<Client, Failure> {
+    let file = match &global.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path)
+            .with_context(|| format!("reading the kubeconfig {}", path.display()))?,
+        None => Kubeconfig::read().context("reading the kubeconfig ($KUBECONFIG, or ~/.kube/config)")?,
+    };
+    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(file, &options).await.context("using the kubeconfig")?;
+    let address = config.cluster_url.to_string();
+    Ok(Client::try_from(config).with_context(|| format!("preparing to talk to {address}"))?)
+}
+
+/// Runs one conversation with the cluster to its end, or for as long as it may take.
+pub(crate) fn ask<T>(
+    global: &Global,
+    patience: Duration,
+    attempt: &str,
+    conversation: impl AsyncFnOnce(Client) -> Result<T, kube::Error>,
+) -> Result<T, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let talk = async {
+            let client = connect(global).await?;
+            Ok(conversation(client).await.with_context(|| attempt.to_owned())?)
+        };
+        match tokio::time::timeout(patience, talk).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = anyhow!("no answer within {} s", patience.as_secs());
+                Err(Failure::TimedOut(limit.context(attempt.to_owned())))
+            }
+        }
+    })
+}
