@@ -1,0 +1,212 @@
+//! `netferry.dev/mtu-observed`: the sizes a node really uses.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::annotation::{AnnotationError, Wired, json_annotation};
+
+/// `netferry.dev/mtu-observed`, on a node: the MTU of every managed interface and route as the kernel
+/// has them now, and what the network cards could do.
+///
+/// These are facts for gates and progress, never wishes. The value is printed in one order, so that
+/// an unchanged node writes an unchanged annotation.
+///
+/// Invariant: interface names are legal and each is there once; every route leaves through one of
+/// the interfaces and is there once; no MTU is 0; a card's least is not above its most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MtuObserved {
+    interfaces: Vec<InterfaceMtu>,
+    routes: Vec<RouteMtu>,
+    cni: Option<CniMtu>,
+}
+
+/// One interface.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceMtu {
+    /// Its name.
+    pub name: String,
+    /// What it is to the cluster.
+    pub role: InterfaceRole,
+    /// Its MTU.
+    pub mtu: u32,
+    /// What the card could do, where there is a card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic: Option<NicRange>,
+}
+
+/// What an interface is to the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InterfaceRole {
+    /// Carries traffic between hosts: the card, bond or VLAN with the node's address, or a bridge over it.
+    Uplink,
+    /// What an uplink stands on: the parent of a VLAN, the port of a bond or bridge.
+    Parent,
+    /// Joins the host to the pod network.
+    Management,
+}
+
+/// The smallest and largest MTU of a network card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NicRange {
+    /// Smallest.
+    pub min: u32,
+    /// Largest.
+    pub max: u32,
+}
+
+/// One route through a managed interface.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteMtu {
+    /// Where to; `0.0.0.0/0` and `::/0` are the default routes.
+    pub to: IpNet,
+    /// Through which interface.
+    pub interface: String,
+    /// The most it lets out; absent, as much as the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+}
+
+/// What new pods on the node get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CniMtu {
+    /// MTU of their interface.
+    pub mtu: u32,
+    /// MTU of their routes; absent, that of the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routable_mtu: Option<u32>,
+}
+
+/// An observation that contradicts itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnfitObservation(String);
+
+impl MtuObserved {
+    /// From what was seen, in any order.
+    ///
+    /// # Errors
+    /// If the observation contradicts itself; see the invariant.
+    pub fn new(
+        mut interfaces: Vec<InterfaceMtu>,
+        mut routes: Vec<RouteMtu>,
+        cni: Option<CniMtu>,
+    ) -> Result<MtuObserved, UnfitObservation> {
+        for route in &mut routes {
+            route.to = route.to.trunc();
+        }
+        interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+        routes.sort_by(|a, b| (a.to, &a.interface).cmp(&(b.to, &b.interface)));
+        check(&interfaces, &routes, cni.as_ref()).map_err(UnfitObservation)?;
+        Ok(MtuObserved { interfaces, routes, cni })
+    }
+
+    /// The interfaces, by name.
+    pub fn interfaces(&self) -> &[InterfaceMtu] {
+        &self.interfaces
+    }
+
+    /// The routes, by destination.
+    pub fn routes(&self) -> &[RouteMtu] {
+        &self.routes
+    }
+
+    /// What new pods get, on a node that runs a pod network.
+    pub fn cni(&self) -> Option<CniMtu> {
+        self.cni
+    }
+}
+
+fn check(interfaces: &[InterfaceMtu], routes: &[RouteMtu], cni: Option<&CniMtu>) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    for InterfaceMtu { name, mtu, nic, .. } in interfaces {
+        let legal = !name.is_empty()
+            && name.len() < 16
+            && !matches!(name.as_str(), "." | "..")
+            && name.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '/');
+        if !legal {
+            return Err(format!("{name:?} cannot be the name of an interface"));
+        }
+        if !names.insert(name.as_str()) {
+            return Err(format!("interface {name} is there twice"));
+        }
+        if *mtu == 0 {
+            return Err(format!("interface {name} has MTU 0"));
+        }
+        if let Some(NicRange { min, max }) = nic.filter(|nic| nic.min > nic.max) {
+            return Err(format!("interface {name}: its card's least MTU {min} is above its most, {max}"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for RouteMtu { to, interface, mtu } in routes {
+        if !names.contains(interface.as_str()) {
+            return Err(format!(
+                "the route to {to} leaves through {interface:?}, which is not among the interfaces"
+            ));
+        }
+        if !seen.insert((to, interface)) {
+            return Err(format!("the route to {to} through {interface} is there twice"));
+        }
+        if *mtu == Some(0) {
+            return Err(format!("the route to {to} through {interface} has MTU 0"));
+        }
+    }
+    match cni {
+        Some(CniMtu { mtu: 0, .. } | CniMtu { routable_mtu: Some(0), .. }) => Err("cni has MTU 0".into()),
+        Some(CniMtu { .. }) | None => Ok(()),
+    }
+}
+
+/// A reader that meets a newer version says so instead of guessing what a new field may mean.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MtuObservedWire {
+    version: u32,
+    interfaces: Vec<InterfaceMtu>,
+    routes: Vec<RouteMtu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cni: Option<CniMtu>,
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+impl Wired for MtuObserved {
+    type Wire = MtuObservedWire;
+
+    fn from_wire(wire: Self::Wire) -> Result<Self, String> {
+        MtuObserved::new(wire.interfaces, wire.routes, wire.cni).map_err(|unfit| unfit.to_string())
+    }
+
+    fn to_wire(&self) -> Self::Wire {
+        MtuObservedWire {
+            version: VERSION,
+            interfaces: self.interfaces.clone(),
+            routes: self.routes.clone(),
+            cni: self.cni,
+        }
+    }
+
+    fn parse_json(key: &'static str, value: &str) -> Result<Self, AnnotationError> {
+        let json = |source| AnnotationError::Json { key, source };
+        let VersionOnly { version } = serde_json::from_str(value).map_err(json)?;
+        if version != VERSION {
+            let problem = format!("version {version} is not the version {VERSION} this program understands");
+            return Err(AnnotationError::Value { key, problem });
+        }
+        let wire = serde_json::from_str(value).map_err(json)?;
+        Self::from_wire(wire).map_err(|problem| AnnotationError::Value { key, problem })
+    }
+}
+
+json_annotation!(MtuObserved, "netferry.dev/mtu-observed");

@@ -1,0 +1,22 @@
+//! Annotations, labels and taints of the pod network (`k8s.ovn.org/…`).
+
+mod gateway;
+mod host;
+mod node;
+mod pod;
+mod policy;
+
+pub use gateway::*;
+pub use host::*;
+pub use node::*;
+pub use pod::*;
+pub use policy::*;
+
+/// The network every pod is on, in the maps that are keyed by network name.
+pub const DEFAULT_NETWORK: &str = "default";
+
+/// Key of the taint on a node whose interface is too small for the overlay.
+pub const MTU_TOO_SMALL_TAINT: &str = "k8s.ovn.org/mtu-too-small";
+
+/// The prefix of all keys of the OVN plugin; what carries it is removed when a cluster leaves that plugin.
+pub const PREFIX: &str = "k8s.ovn.org";
