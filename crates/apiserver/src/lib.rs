@@ -1,5 +1,6 @@
 //! A small Kubernetes-compatible API server in a library.
 
+pub mod builtin;
 pub mod catalog;
 pub mod clock;
 pub mod crd;

@@ -52,6 +52,19 @@ pub enum Through {
     Sub(Subresource),
 }
 
+/// What an object's name has to look like. Every name must also be a path segment: not `.` or `..`, no `/` or `%`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameRule {
+    /// Nothing more than that.
+    PathSegment,
+    /// An RFC 1123 subdomain: most kinds.
+    Subdomain,
+    /// An RFC 1123 label: Namespaces.
+    Label,
+    /// An RFC 1035 label: Services.
+    Label1035,
+}
+
 /// What differs from kind to kind. The defaults are those of a plain object with a spec and a status:
 /// one that keeps its status through the main resource's writes and bumps its generation with its spec.
 ///
@@ -104,6 +117,11 @@ pub trait Behaviour: Send + Sync {
     /// The cells of one row, one per column. `now` is in seconds since the epoch.
     fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value>;
 
+    /// The `conditions` of one row, for a client that shows finished objects differently.
+    fn row_conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
+
     /// Field paths (as in `managedFields`) this write resets, so that a server-side apply through it cannot own them:
     /// e.g. `[["status"]]` for the main resource, `[["spec"], ["metadata", "labels"]]`-like for status.
     fn reset_fields(&self, _through: Through) -> Vec<Vec<&'static str>> {
@@ -123,6 +141,16 @@ pub trait Behaviour: Send + Sync {
     /// Whether a PUT to a name that is not there creates the object (Leases, Services, EndpointSlices, …).
     fn create_on_update(&self) -> bool {
         false
+    }
+
+    /// What names look like.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Subdomain
+    }
+
+    /// Whether all objects can be deleted with one request (`deletecollection`); not so for Namespaces.
+    fn deletes_collections(&self) -> bool {
+        true
     }
 
     /// Whether a PUT without a resourceVersion replaces whatever is there.

@@ -1,0 +1,142 @@
+//! How Go prints the zero values of a type's fields, read from the struct tags.
+//!
+//! OpenAPI does not say whether `replicas: 0` survives a round trip (a pointer does), whether `hostNetwork: false`
+//! does (a plain `omitempty` does not), or whether an absent list comes back as `null`. The struct tags do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+/// The sources of the types: the module's directory (up to its version), the package in it, the OpenAPI prefix.
+const PACKAGES: &[(&str, &str, &str)] = &[
+    ("api@", "apps/v1", "io.k8s.api.apps.v1"),
+    ("api@", "authentication/v1", "io.k8s.api.authentication.v1"),
+    ("api@", "autoscaling/v1", "io.k8s.api.autoscaling.v1"),
+    ("api@", "coordination/v1", "io.k8s.api.coordination.v1"),
+    ("api@", "core/v1", "io.k8s.api.core.v1"),
+    ("api@", "discovery/v1", "io.k8s.api.discovery.v1"),
+    ("api@", "events/v1", "io.k8s.api.events.v1"),
+    ("api@", "networking/v1", "io.k8s.api.networking.v1"),
+    ("api@", "policy/v1", "io.k8s.api.policy.v1"),
+    ("api@", "rbac/v1", "io.k8s.api.rbac.v1"),
+    ("apimachinery@", "pkg/apis/meta/v1", "io.k8s.apimachinery.pkg.apis.meta.v1"),
+    (
+        "apiextensions-apiserver@",
+        "pkg/apis/apiextensions/v1",
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    ),
+];
+
+/// One field of a struct, or a struct whose fields it has inlined.
+enum Field {
+    Named { name: String, pointer: bool, omit_empty: bool, omit_zero: bool },
+    Inlined(String),
+}
+
+/// For every type in `wanted`: the fields printed even when empty, the pointers, and those omitted when zero.
+pub(crate) fn presence(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyhow::Result<Value> {
+    let mut structs = BTreeMap::new();
+    for (module, package, prefix) in PACKAGES {
+        let directory = find_module(modules, module)?.join(package);
+        for entry in
+            std::fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))?
+        {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(".go") && !name.ends_with("_test.go") && !name.contains("generated") {
+                read_structs(&std::fs::read_to_string(&path)?, prefix, &mut structs);
+            }
+        }
+    }
+    let mut out = serde_json::Map::new();
+    for name in wanted.keys() {
+        let mut fields = Vec::new();
+        flatten(name, &structs, &mut fields);
+        let listed = |keep: fn(&Field) -> bool| -> Vec<&str> {
+            let mut names: Vec<&str> = fields
+                .iter()
+                .filter(|f| keep(f))
+                .filter_map(|f| if let Field::Named { name, .. } = f { Some(name.as_str()) } else { None })
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        let mut entry = serde_json::Map::new();
+        for (key, names) in [
+            ("always", listed(|f| matches!(f, Field::Named { omit_empty: false, omit_zero: false, .. }))),
+            ("pointer", listed(|f| matches!(f, Field::Named { pointer: true, .. }))),
+            ("omitzero", listed(|f| matches!(f, Field::Named { omit_zero: true, .. }))),
+        ] {
+            if !names.is_empty() {
+                entry.insert(key.to_owned(), json!(names));
+            }
+        }
+        if !entry.is_empty() {
+            out.insert(name.clone(), Value::Object(entry));
+        }
+    }
+    Ok(Value::Object(out))
+}
+
+fn find_module(modules: &Path, prefix: &str) -> anyhow::Result<std::path::PathBuf> {
+    let mut found: Vec<_> = std::fs::read_dir(modules)
+        .with_context(|| format!("reading {}", modules.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix)))
+        .collect();
+    found.sort();
+    found.pop().with_context(|| format!("no module {prefix}… in {}", modules.display()))
+}
+
+fn read_structs(source: &str, prefix: &str, into: &mut BTreeMap<String, Vec<Field>>) {
+    let mut current: Option<(String, Vec<Field>)> = None;
+    for line in source.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (&mut current, &words[..]) {
+            (None, ["type", name, "struct", "{"]) => current = Some((format!("{prefix}.{name}"), Vec::new())),
+            (Some(_), ["}"]) if line.starts_with('}') => into.extend(current.take()),
+            (Some((_, fields)), _) => fields.extend(field_of(line, prefix)),
+            (None, _) => {}
+        }
+    }
+}
+
+/// `Name Type `json:"name,omitempty"``; nothing for comments and untagged lines.
+fn field_of(line: &str, prefix: &str) -> Option<Field> {
+    let line = line.trim();
+    if line.starts_with("//") {
+        return None;
+    }
+    let (declaration, rest) = line.split_once("`")?;
+    let tag = rest.split_once("json:\"")?.1.split('"').next()?;
+    let mut parts = tag.split(',');
+    let name = parts.next()?;
+    let options: Vec<&str> = parts.collect();
+    let words: Vec<&str> = declaration.split_whitespace().collect();
+    let type_name = words.last()?;
+    if options.contains(&"inline") {
+        return Some(Field::Inlined(match type_name.split_once('.') {
+            Some(("metav1", name)) => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
+            Some(("v1", name)) => format!("io.k8s.api.core.v1.{name}"),
+            Some((_, name)) => name.to_owned(),
+            None => format!("{prefix}.{type_name}"),
+        }));
+    }
+    Some(Field::Named {
+        name: name.to_owned(),
+        pointer: type_name.starts_with('*'),
+        omit_empty: options.contains(&"omitempty"),
+        omit_zero: options.contains(&"omitzero"),
+    })
+}
+
+fn flatten<'a>(name: &str, structs: &'a BTreeMap<String, Vec<Field>>, into: &mut Vec<&'a Field>) {
+    for field in structs.get(name).into_iter().flatten() {
+        match field {
+            Field::Named { .. } => into.push(field),
+            Field::Inlined(other) => flatten(other, structs, into),
+        }
+    }
+}

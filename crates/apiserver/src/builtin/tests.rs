@@ -1,0 +1,1 @@
+//! Facts recorded from a real server.
