@@ -11,9 +11,9 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## see it work: a guided kubectl tour of the embedded API server (about a minute once built, no root)
-	@$(CARGO) build --quiet -p netferry-cli
-	@scripts/demo
+demo: ## see it work: a guided kubectl tour of the embedded API server (seconds once built, no root)
+	@$(CARGO) build -p netferry-cli
+	@CARGO="$(CARGO)" scripts/demo
 
 .PHONY: test
 test: need-root check setup ## everything CI runs: check, set-up of what is missing, all tests (needs root)
