@@ -35,7 +35,7 @@ setup: # install missing system packages, build the real control plane once
 
 .PHONY: need-root
 need-root:
-	@[ "$$(id -u)" = 0 ] || { echo "make test: needs root to install packages and to use network namespaces; run: sudo env \"PATH=$$PATH\" make test (make check needs no root)" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo 'make test: needs root, to install packages and to use network namespaces: sudo env "PATH=$$PATH" make test (make check needs no root)' >&2; exit 1; }
 
 .PHONY: crds
 crds: ## write deploy/crds/*.yaml from the API types
