@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{completions, doctor, man, version};
+use crate::{completions, crds, doctor, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -60,6 +60,7 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
+    Crds(crds::CrdsArgs),
     Version(version::VersionArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),

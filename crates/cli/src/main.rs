@@ -3,6 +3,7 @@
 mod args;
 mod cluster;
 mod completions;
+mod crds;
 mod doctor;
 mod exit;
 mod man;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Doctor(args) => doctor::run(&args, cli.global.output),
         Command::Version(args) => version::run(&args, &cli.global),
+        Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -15,7 +15,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("output is text")
 }
 
-const COMMANDS: [&str; 4] = ["doctor", "version", "completions", "man"];
+const COMMANDS: [&str; 5] = ["doctor", "crds", "version", "completions", "man"];
 
 #[test]
 fn help_names_every_command_and_every_exit_code() {
@@ -220,5 +220,32 @@ fn the_documentation_names_every_command_and_every_exit_code() {
     }
     for code in 0..=4 {
         assert!(page.contains(&format!("| {code} |")), "docs/cli.md does not explain exit code {code}");
+    }
+}
+
+#[test]
+fn the_printed_definitions_are_one_stream_of_crds() {
+    let text = stdout(&netferry(&["crds"]));
+    let documents: Vec<&str> = text.split("---\n").filter(|d| !d.trim().is_empty()).collect();
+    assert!(documents.len() >= 12, "{} definitions", documents.len());
+    for document in documents {
+        let crd: serde_json::Value = serde_saphyr::from_str(document).expect("YAML");
+        assert_eq!(crd["kind"], "CustomResourceDefinition");
+        assert_eq!(crd["apiVersion"], "apiextensions.k8s.io/v1");
+    }
+}
+
+#[test]
+fn definitions_written_to_a_directory_are_one_file_each_named_after_the_crd() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let crds = dir.path().join("new/crds");
+    assert!(netferry(&["crds", "--dir", crds.to_str().expect("a plain path")]).status.success());
+    let files: Vec<_> = std::fs::read_dir(&crds).expect("the directory is made").flatten().collect();
+    assert!(files.len() >= 12);
+    for file in files {
+        let text = std::fs::read_to_string(file.path()).expect("the file is text");
+        let crd: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
+        let name = crd["metadata"]["name"].as_str().expect("a name");
+        assert_eq!(file.file_name().to_str(), Some(format!("{name}.yaml").as_str()));
     }
 }
