@@ -2,6 +2,11 @@
 
 use serde_json::{Value, json};
 
+/// Whether the kind is one of the built-in ones.
+pub(crate) fn is_built_in(api_version: &str, kind: &str) -> bool {
+    empty(api_version, kind).get("metadata").is_some()
+}
+
 /// What an object of this kind looks like before anybody has set anything.
 ///
 /// Built-in kinds start with the parts that are always there, which therefore nobody owns: a new Pod's `spec` is

@@ -57,10 +57,11 @@ impl Element {
         match kind {
             "f:" => Ok(Some(Element::field(rest))),
             "v:" => serde_json::from_str(rest)
-                .map(|value| Some(Element::Item(value)))
+                .map(|value| Some(Element::Item(scalar::as_float(value))))
                 .map_err(|_| BadFields(format!("{text:?} does not hold a value"))),
             "k:" => serde_json::from_str::<Map<String, Value>>(rest)
-                .map(|keys| Some(Element::Key(keys.into_iter().collect())))
+                .map(|keys| keys.into_iter().map(|(name, value)| (name, scalar::as_float(value))))
+                .map(|keys| Some(Element::Key(keys.collect())))
                 .map_err(|_| BadFields(format!("{text:?} does not hold keys"))),
             "i:" => rest
                 .parse()

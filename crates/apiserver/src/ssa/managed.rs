@@ -97,10 +97,11 @@ pub(crate) fn entries_of(object: &Value) -> Option<&Vec<Value>> {
     entries.iter().all(readable).then_some(entries)
 }
 
-/// Whether a request asks for the field management to be forgotten: an empty list, or one empty entry.
-pub(crate) fn asks_for_reset(object: &Value) -> bool {
+/// Whether a request asks for the field management to be forgotten: by one empty entry or, for a built-in kind, by
+/// an empty list. A custom resource's empty list does not survive its decoding.
+pub(crate) fn asks_for_reset(object: &Value, built_in: bool) -> bool {
     match entries_of(object).map(Vec::as_slice) {
-        Some([]) => true,
+        Some([]) => built_in,
         Some([only]) => only.as_object().is_some_and(|entry| entry.values().all(is_unset)),
         Some(_) | None => false,
     }

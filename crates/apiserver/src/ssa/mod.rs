@@ -118,7 +118,8 @@ impl<'a> Target<'a> {
 ///
 /// Never fails: an object that cannot be tracked is returned without `managedFields`.
 pub fn track_update(target: &Target<'_>, old: &Value, mut new: Value, manager: &str, now: &str) -> Value {
-    let owners = if target.subresource.is_none() && managed::asks_for_reset(&new) {
+    let built_in = empty::is_built_in(target.api_version, target.kind);
+    let owners = if target.subresource.is_none() && managed::asks_for_reset(&new, built_in) {
         Owners::new()
     } else {
         // Clients that know nothing of managedFields send none and must not lose them; through a subresource

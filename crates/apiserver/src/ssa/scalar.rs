@@ -53,6 +53,14 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
+/// The value with its numbers as floats: what they are once they were read out of a `fieldsV1` key.
+pub(crate) fn as_float(value: Value) -> Value {
+    match value.as_f64().and_then(Number::from_f64) {
+        Some(float) => Value::Number(float),
+        None => value,
+    }
+}
+
 fn whole(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
@@ -135,10 +143,11 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Numbers of an apply request and of `managedFields` are floats on the server we answer like, so a million
-/// prints as `1e+06`.
 fn number(n: &Number) -> String {
-    shortest(n.as_f64().unwrap_or(0.0), 6)
+    match whole(n) {
+        Some(whole) => whole.to_string(),
+        None => shortest(n.as_f64().unwrap_or(0.0), 6),
+    }
 }
 
 /// The shortest digits that read back as `n`, with an exponent from `10^limit` on.

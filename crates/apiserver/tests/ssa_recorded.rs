@@ -1,0 +1,212 @@
+//! Sequences of writes recorded on a real kube-apiserver, replayed through field management.
+//!
+//! Each case of `data/ssa/recorded.json` is one object's life: an `apply` step holds what was applied, a `write` step
+//! (create, update, any other patch) how the object that reached field management differed from the answer. Every
+//! step starts from the answer the real server gave to the one before.
+
+use std::collections::BTreeMap;
+
+use netferry_apiserver::schema::{Loader, Schema, SchemaRef, apply_defaults};
+use netferry_apiserver::ssa::{Target, apply, keep_times, track_update};
+use serde_json::{Value, json};
+
+fn read(path: &str) -> Value {
+    let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn schema_of(api_version: &str, kind: &str) -> SchemaRef {
+    if api_version.starts_with("ssa.test/") {
+        return Schema::from_crd(&read("tests/data/ssa/gadget-schema.json"))
+            .expect("the schema is well formed");
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let place = if group.is_empty() { format!("api_{version}") } else { format!("apis_{group}_{version}") };
+    let document = read(&format!("openapi/{place}.json"));
+    let components = &document["components"]["schemas"];
+    let sought = json!({"group": group, "version": version, "kind": kind});
+    let (name, _) = components
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(_, schema)| {
+            schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|all| all.contains(&sought))
+        })
+        .unwrap_or_else(|| panic!("{place} has no {kind}"));
+    Loader::new(components).load(name).expect("the document is well formed")
+}
+
+/// What each kind's writes cannot set, through the main resource and through status.
+fn reset_of(kind: &str, status: bool) -> Vec<Vec<&'static str>> {
+    let both = |main: &[&[&'static str]], sub: &[&[&'static str]]| -> Vec<Vec<&'static str>> {
+        (if status { sub } else { main }).iter().map(|path| path.to_vec()).collect()
+    };
+    match kind {
+        "Gadget" | "Namespace" | "NetworkPolicy" => both(&[&["status"]], &[&["spec"]]),
+        "Pod" => both(
+            &[&["status"]],
+            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        ),
+        "Node" => both(&[&["status"]], &[&["spec"]]),
+        "Service" => both(&[&["status"]], &[&["spec"]]),
+        "Deployment" | "DaemonSet" => both(&[&["status"]], &[&["spec"], &["metadata", "labels"]]),
+        "PodDisruptionBudget" => both(&[&["status"]], &[&["spec"]]),
+        _ => Vec::new(),
+    }
+}
+
+fn patch(target: &mut Value, with: &Value) {
+    match (target, with) {
+        (Value::Object(target), Value::Object(with)) => {
+            for (key, value) in with {
+                match value {
+                    Value::Null => drop(target.remove(key)),
+                    Value::Object(_) => patch(target.entry(key.clone()).or_insert_with(|| json!({})), value),
+                    other => drop(target.insert(key.clone(), other.clone())),
+                }
+            }
+        }
+        (target, with) => *target = with.clone(),
+    }
+}
+
+/// Whether everything `part` says is in `whole`. Nothing is said by nulls, and quantities have many spellings.
+fn holds(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (_, Value::Null) => true,
+        (Value::Object(whole), Value::Object(part)) => part.iter().all(|(key, value)| {
+            let hollow = value.as_object().is_some_and(|v| v.is_empty())
+                || value.as_array().is_some_and(|v| v.is_empty());
+            hollow || holds(whole.get(key).unwrap_or(&Value::Null), value)
+        }),
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| holds(whole, part))
+        }
+        (Value::String(whole), Value::String(part)) => whole == part || (whole == "100m" && part == "0.1"),
+        (Value::Number(whole), Value::Number(part)) => whole.as_f64() == part.as_f64(),
+        (whole, part) => whole == part,
+    }
+}
+
+#[test]
+fn every_recorded_sequence_ends_with_the_owners_and_refusals_of_the_real_server() {
+    let mut schemas: BTreeMap<(String, String), SchemaRef> = BTreeMap::new();
+    let mut failures: Vec<String> = Vec::new();
+    let recorded = read("tests/data/ssa/recorded.json");
+    let cases = recorded.as_array().expect("a list of cases");
+    assert!(cases.len() >= 40, "only {} cases", cases.len());
+    for case in cases {
+        let (name, kind) = (case["name"].as_str().expect("a name"), case["kind"].as_str().expect("a kind"));
+        let home = case["apiVersion"].as_str().expect("a version");
+        let schema = schemas
+            .entry((home.to_owned(), kind.to_owned()))
+            .or_insert_with(|| schema_of(home, kind))
+            .clone();
+        let mut live = Value::Null;
+        for (index, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
+            // A controller was there in between.
+            if let Some(found) = step.get("found") {
+                live = found.clone();
+            }
+            if let Err(difference) = replay(&schema, kind, &live, step) {
+                failures.push(format!("{name}, step {index}: {difference}"));
+            }
+            if step["code"].as_u64() < Some(300) {
+                live = step["answer"].clone();
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} steps differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn replay(schema: &SchemaRef, kind: &str, live: &Value, step: &Value) -> Result<(), String> {
+    let text = |name: &str| step[name].as_str().unwrap_or_default();
+    let subresource = step["subresource"].as_str();
+    let reset = reset_of(kind, subresource.is_some());
+    let target =
+        Target { schema, api_version: text("apiVersion"), kind, served: &[], subresource, reset: &reset };
+    let mut live = live.clone();
+    if live.is_object() {
+        live["apiVersion"] = json!(text("apiVersion"));
+    }
+    let answer = &step["answer"];
+    let manager = text("manager");
+    let mut result = if step["op"] == "apply" {
+        let force = step["force"] == true;
+        match (apply(&target, &live, &step["applied"], manager, force, text("now")), step["code"].as_u64()) {
+            // What validation has to say comes later.
+            (Ok(_), Some(422)) => return Ok(()),
+            (Ok(object), Some(200 | 201)) => object,
+            (Err(error), Some(code)) => {
+                // The real server lists causes in no order of its own.
+                let sorted = |details: Option<&Value>| {
+                    let causes = details.and_then(|details| details["causes"].as_array());
+                    let mut causes: Vec<String> =
+                        causes.into_iter().flatten().map(Value::to_string).collect();
+                    causes.sort();
+                    causes
+                };
+                let details = sorted(error.details.as_ref());
+                let listed = sorted(answer.get("details"));
+                let expected = (code, answer["message"].as_str().unwrap_or_default(), &listed);
+                let given = (u64::from(error.code.as_u16()), error.message.as_str(), &details);
+                return if given == expected {
+                    Ok(())
+                } else {
+                    Err(format!("\n  refused with {given:?}\n  expected     {expected:?}"))
+                };
+            }
+            (Ok(object), code) => return Err(format!("accepted as {object}, expected {code:?} {answer}")),
+            (Err(error), None) => return Err(format!("refused: {error}")),
+        }
+    } else {
+        let mut wanted = answer.clone();
+        if let Some(metadata) = wanted["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+            match &step["sends"] {
+                Value::Null => {}
+                Value::String(_) => {
+                    drop(
+                        metadata
+                            .insert("managedFields".to_owned(), live["metadata"]["managedFields"].clone()),
+                    );
+                }
+                sent => drop(metadata.insert("managedFields".to_owned(), sent.clone())),
+            }
+        }
+        if let Some(asked) = step.get("asked") {
+            patch(&mut wanted, asked);
+        }
+        track_update(&target, &live, wanted, manager, text("now"))
+    };
+    let mut compared = result.clone();
+    if step["op"] == "apply" && kind == "Gadget" {
+        apply_defaults(schema, &mut compared);
+    }
+    for (name, value) in [("resourceVersion", "resourceVersion"), ("generation", "generation")] {
+        if let (Some(value), Some(metadata)) =
+            (live["metadata"].get(value), result["metadata"].as_object_mut())
+        {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    keep_times(&live, &mut result);
+    let owners = |object: &Value| object["metadata"].get("managedFields").cloned();
+    if owners(&result) != owners(answer) {
+        let shown = |object: &Value| owners(object).map_or("none".to_owned(), |v| v.to_string());
+        return Err(format!("\n  owners   {}\n  expected {}", shown(&result), shown(answer)));
+    }
+    if step["op"] == "apply" {
+        let part = if subresource.is_some() { "status" } else { "spec" };
+        for part in [part, "data", "rules"] {
+            if !holds(&answer[part], &compared[part]) {
+                return Err(format!("\n  {part}   {}\n  expected {}", compared[part], answer[part]));
+            }
+            if kind == "Gadget" && live.is_object() && !holds(&compared[part], &answer[part]) {
+                return Err(format!("\n  {part}   {}\n  lacks from {}", compared[part], answer[part]));
+            }
+        }
+    }
+    Ok(())
+}
