@@ -32,7 +32,7 @@ pub struct CustomBehaviour {
 impl CustomBehaviour {
     /// Reads a version of a definition; `schema` is its parsed schema.
     pub(super) fn read(version: &Value, schema: SchemaRef) -> CustomBehaviour {
-        let (rules, _) = Rules::compile(&schema);
+        let rules = Rules::compile(&schema);
         let selectable = version["selectableFields"]
             .as_array()
             .into_iter()

@@ -65,6 +65,14 @@ impl Columns {
     }
 }
 
+/// The columns of kinds that show no more than their name and when they were made.
+pub(super) fn name_and_creation() -> Vec<Column> {
+    vec![
+        column("Name", "string", "name", NAME.to_owned(), 0),
+        column("Created At", "date", "", AGE.to_owned(), 0),
+    ]
+}
+
 fn column(name: &str, kind: &str, format: &str, description: String, priority: i32) -> Column {
     const KINDS: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
     const FORMATS: [&str; 9] =

@@ -1,17 +1,27 @@
 //! CustomResourceDefinitions: which ones are accepted, what they are completed to, and the resources they bring.
 
+mod accept;
+mod admit;
 mod behaviour;
 mod columns;
+mod defaults;
+mod definition;
+mod goshape;
 pub mod jsonpath;
+mod names_of;
+mod openapi;
 mod scale;
+mod structural;
 
 use serde_json::Value;
 
 use crate::resource::{Resource, Subresource};
 use crate::schema::{ParseError, Schema, SchemaRef, object_meta};
 
+pub use accept::{accept_names, is_established, set_terminating};
 pub use behaviour::CustomBehaviour;
 pub use columns::human_duration;
+pub use definition::DefinitionBehaviour;
 pub use scale::Scale;
 
 /// The resources of a definition, one per served version. The definition was accepted before; a version whose schema
@@ -79,6 +89,11 @@ fn resource(definition: &Value, version: &Value, storage_version: &str) -> Resul
         version: name,
         kind,
     })
+}
+
+/// A condition of a definition's status.
+fn condition<'d>(definition: &'d Value, kind: &str) -> Option<&'d Value> {
+    definition["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
 /// The schema with the type and metadata every object has. Restrictions on the name stay where they were.

@@ -26,6 +26,8 @@ use serde_json::Value;
 pub use default::{apply_defaults, drop_nulls};
 pub use embedded::{check_embedded_types, validate_embedded};
 pub use fieldpath::field_path;
+pub(crate) use fieldpath::follow as follow_path;
+pub(crate) use formats::compiled as compiled_pattern;
 pub use formats::is_known as is_known_format;
 pub use meta::object_meta;
 pub use parse::{Loader, ParseError};

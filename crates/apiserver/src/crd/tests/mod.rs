@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::resource::Through;
+use crate::resource::{Behaviour, Through};
 use crate::schema::prune;
 
 fn definition(schema: &Value) -> Value {
@@ -80,6 +80,48 @@ fn every_recorded_rule_is_answered_as_the_real_server_answered_it() {
                 }
             }
         }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn recorded_causes(case: &Value) -> Vec<String> {
+    sorted(case["causes"].as_array().into_iter().flatten().map(Value::to_string).collect())
+}
+
+#[test]
+fn every_recorded_definition_is_admitted_or_refused_as_the_real_server_did() {
+    let recorded: Value = serde_json::from_str(include_str!("definitions.json")).unwrap();
+    let behaviour = DefinitionBehaviour;
+    let mut wrong = Vec::new();
+    let mut compare = |case: &Value, new: &Value, errors: &[crate::field::FieldError]| {
+        let ours = sorted(errors.iter().map(|error| error.to_cause().to_string()).collect());
+        if ours != recorded_causes(case) {
+            wrong.push(format!("{case}\n  we said {ours:#?}"));
+        }
+        if let Some(stored) = case.get("stored") {
+            for part in ["spec", "status"] {
+                if stored[part] != new[part] {
+                    wrong.push(format!("{case}\n  we stored {}", new[part]));
+                }
+            }
+        }
+    };
+    for case in recorded["create"].as_array().unwrap() {
+        let mut new = case["object"].clone();
+        behaviour.default(&mut new);
+        behaviour.prepare_create(&mut new);
+        compare(case, &new, &behaviour.validate(&new));
+        let told = case["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        // In any order: the real server walks fields in one of its own.
+        assert_eq!(sorted(behaviour.warnings(&new)), sorted(told.map(str::to_owned).collect()), "{case}");
+    }
+    for case in recorded["update"].as_array().unwrap() {
+        let (mut new, old) = (case["object"].clone(), &case["old"]);
+        let through =
+            if case["through"] == "status" { Through::Sub(Subresource::Status) } else { Through::Main };
+        behaviour.default(&mut new);
+        behaviour.prepare_update(through, &mut new, old);
+        compare(case, &new, &behaviour.validate_update(through, &new, old));
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }

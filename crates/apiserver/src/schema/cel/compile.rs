@@ -3,30 +3,26 @@
 use std::collections::BTreeMap;
 
 use kube_cel::cel::parser::{Expression, Parser};
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use kube_cel::cel::{Context, ExecutionError, ParseErrors, Value as CelValue};
 
 use crate::schema::{Additional, Rule, Schema, SchemaRef, field_path};
 
 use super::adapt::adapt;
+use super::check;
 
 /// The compiled rules of a whole schema.
 #[derive(Debug, Default)]
 pub struct Rules(Option<Node>);
 
-/// A rule that does not compile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("compiling {expression:?}")]
-pub struct CompileError {
-    /// The path to the schema node, as the server prints it: `.properties[spec]`; empty at the root.
-    pub at: String,
-    /// Which of the node's rules.
-    pub index: usize,
-    /// Whether it is the `messageExpression` that is at fault.
-    pub in_message: bool,
-    /// The expression.
-    pub expression: String,
-    /// What the compiler says.
-    pub why: String,
+/// What the compiler says of one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// What is wrong with the rule.
+    pub rule: Option<String>,
+    /// What is wrong with its `messageExpression`.
+    pub message: Option<String>,
+    /// Whether it is a transition rule.
+    pub uses_old_self: bool,
 }
 
 /// One node of the schema with rules on or below it.
@@ -72,9 +68,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    fn parse(source: &str) -> Result<Program, String> {
-        let expression =
-            Parser::new().enable_optional_syntax(true).parse(source).map_err(|errors| errors.to_string())?;
+    fn parse(source: &str) -> Result<Program, ParseErrors> {
+        let expression = parse(source)?;
         let uses_old_self = expression.references().has_variable("oldSelf");
         Ok(Program { expression: adapt(expression), uses_old_self })
     }
@@ -84,13 +79,26 @@ impl Program {
     }
 }
 
+/// Parses an expression in the real server's dialect.
+pub(super) fn parse(source: &str) -> Result<Expression, ParseErrors> {
+    Parser::new().enable_optional_syntax(true).parse(source)
+}
+
 impl Rules {
-    /// Compiles every rule. Those that do not compile are returned and left out: a definition that has any is refused
-    /// before an object is ever checked by it.
-    pub fn compile(schema: &SchemaRef) -> (Rules, Vec<CompileError>) {
-        let mut errors = Vec::new();
-        let root = node(schema, true, String::new(), &mut errors);
-        (Rules(root), errors)
+    /// Compiles every rule of a custom resource's schema. Rules that do not compile are left out: a definition that has
+    /// any is refused before an object is ever checked by it ([`Rules::check_node`]).
+    pub fn compile(schema: &SchemaRef) -> Rules {
+        Rules(node(schema, true))
+    }
+
+    /// Compiles the rules of a part of a schema.
+    pub fn compile_part(schema: &SchemaRef) -> Rules {
+        Rules(node(schema, schema.embedded_resource))
+    }
+
+    /// What the compiler says of each rule that stands on this node itself.
+    pub fn check_node(schema: &SchemaRef, is_resource: bool) -> Vec<Checked> {
+        schema.rules.iter().map(|rule| check::rule(schema, is_resource, rule)).collect()
     }
 
     pub(super) fn root(&self) -> Option<&Node> {
@@ -103,59 +111,30 @@ impl Rules {
     }
 }
 
-fn node(schema: &SchemaRef, is_resource: bool, at: String, errors: &mut Vec<CompileError>) -> Option<Node> {
-    let mut compiled = Vec::new();
-    for (index, rule) in schema.rules.iter().enumerate() {
-        compiled.extend(one(schema, rule, index, &at, errors));
-    }
-    let below = |child: &SchemaRef, at: String, errors: &mut Vec<CompileError>| {
-        node(child, child.embedded_resource, at, errors)
-    };
-    let mut properties = BTreeMap::new();
-    for (name, property) in &schema.properties {
-        if let Some(child) = below(property, format!("{at}.properties[{name}]"), errors) {
-            properties.insert(name.clone(), child);
-        }
-    }
+fn node(schema: &SchemaRef, is_resource: bool) -> Option<Node> {
+    let rules: Vec<Compiled> = schema.rules.iter().filter_map(|rule| one(schema, rule)).collect();
+    let below = |child: &SchemaRef| node(child, child.embedded_resource);
+    let properties: BTreeMap<String, Node> = schema
+        .properties
+        .iter()
+        .filter_map(|(name, property)| Some((name.clone(), below(property)?)))
+        .collect();
     let additional = match &schema.additional {
-        Additional::Of(of) => below(of, format!("{at}.additionalProperties"), errors).map(Box::new),
+        Additional::Of(of) => below(of).map(Box::new),
         Additional::Any | Additional::Refused => None,
     };
-    let items =
-        schema.items.as_ref().and_then(|items| below(items, format!("{at}.items"), errors)).map(Box::new);
-    let idle = compiled.is_empty() && properties.is_empty() && additional.is_none() && items.is_none();
-    (!idle).then(|| Node {
-        schema: schema.clone(),
-        is_resource,
-        rules: compiled,
-        properties,
-        additional,
-        items,
-    })
+    let items = schema.items.as_ref().and_then(below).map(Box::new);
+    let idle = rules.is_empty() && properties.is_empty() && additional.is_none() && items.is_none();
+    (!idle).then(|| Node { schema: schema.clone(), is_resource, rules, properties, additional, items })
 }
 
-fn one(
-    schema: &Schema,
-    rule: &Rule,
-    index: usize,
-    at: &str,
-    errors: &mut Vec<CompileError>,
-) -> Option<Compiled> {
-    let mut parse = |source: &str, in_message: bool| {
-        Program::parse(source)
-            .map_err(|why| {
-                errors.push(CompileError {
-                    at: at.to_owned(),
-                    index,
-                    in_message,
-                    expression: source.to_owned(),
-                    why,
-                });
-            })
-            .ok()
-    };
-    let program = parse(&rule.rule, false);
-    let message = rule.message_expression.as_deref().and_then(|source| parse(source, true));
+fn one(schema: &Schema, rule: &Rule) -> Option<Compiled> {
+    let message = rule.message_expression.as_deref().and_then(|source| Program::parse(source).ok());
     let told_at = rule.field_path.as_deref().and_then(|path| field_path(schema, path).ok());
-    Some(Compiled { rule: rule.clone(), program: program?, message, field_path: told_at })
+    Some(Compiled {
+        rule: rule.clone(),
+        program: Program::parse(&rule.rule).ok()?,
+        message,
+        field_path: told_at,
+    })
 }

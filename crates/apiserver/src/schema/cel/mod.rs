@@ -5,7 +5,9 @@
 //! half of what users see of them; expressions are evaluated by `kube-cel`.
 
 mod adapt;
+mod check;
 mod compile;
+mod types;
 mod value;
 
 use kube_cel::KubeCelExt;
@@ -19,7 +21,7 @@ use super::Schema;
 use super::correlate::{Correlated, old_item};
 use super::validate::kind_name;
 
-pub use compile::{CompileError, Rules};
+pub use compile::{Checked, Rules};
 use compile::{Node, Program};
 
 thread_local! {
@@ -80,6 +82,17 @@ impl Rules {
             });
         }
         verdict
+    }
+
+    /// What the rules say of a value that stands at `at`, nothing of it being old news.
+    pub fn validate_at(&self, value: &Value, old: Option<&Value>, at: &Path) -> Vec<FieldError> {
+        let mut verdict = Verdict::default();
+        if let Some(root) = self.root() {
+            FUNCTIONS.with(|functions| {
+                Walk { functions, verdict: &mut verdict }.node(root, value, old, at, Ratchet::default());
+            });
+        }
+        verdict.errors
     }
 }
 

@@ -34,7 +34,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// The name under which rules speak of a field.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     if RESERVED.contains(&name) {
         return format!("__{name}__");
     }
