@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::{FieldError, Path, Problem};
+use crate::field::{FieldError, Path};
 use crate::status::ApiError;
 
 /// A decoded query string: names with their values in order.
@@ -30,6 +30,16 @@ impl Query {
     /// Kubernetes reads `?watch`, `?watch=1` and `?watch=yes` as true.
     fn flag(&self, name: &str) -> Option<bool> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, v)| !(v == "0" || v.eq_ignore_ascii_case("false")))
+    }
+
+    /// Whether a flag is set.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.flag(name).unwrap_or_default()
+    }
+
+    /// `includeObject`, for tables.
+    pub fn include_object(&self) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == "includeObject").map(|(_, v)| v.as_str())
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
@@ -276,6 +286,11 @@ pub enum WriteKind {
 }
 
 impl WriteOptions {
+    /// Those of a write that has none of its own (a delete).
+    pub(crate) fn silent(dry_run: bool) -> WriteOptions {
+        WriteOptions { dry_run, manager: String::new(), validation: FieldValidation::Ignore, force: false }
+    }
+
     /// Reads and checks them.
     pub fn parse(query: &Query, kind: WriteKind) -> Result<WriteOptions, ApiError> {
         let name = match kind {
@@ -293,7 +308,7 @@ impl WriteOptions {
         if kind == WriteKind::Apply && manager.is_empty() {
             errors.push(FieldError::required(Path::new("fieldManager"), "is required for apply patch"));
         }
-        check_manager(manager, &mut errors);
+        errors.extend(crate::ssa::check_manager(manager, &Path::new("fieldManager")));
         check_dry_run(&query.all("dryRun"), &mut errors);
         let validation = match query.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
@@ -312,27 +327,6 @@ impl WriteOptions {
             validation,
             force: force.unwrap_or_default(),
         })
-    }
-}
-
-fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
-    let path = || Path::new("fieldManager");
-    if manager.len() > 128 {
-        errors.push(FieldError {
-            problem: Problem::TooLong,
-            path: path(),
-            value: None,
-            detail: "may not be more than 128 bytes".to_owned(),
-        });
-    }
-    for (at, letter) in manager.char_indices() {
-        if letter.is_control() {
-            errors.push(FieldError::invalid(
-                path(),
-                &json!(manager),
-                format!("invalid character {:?} (at position {at})", letter),
-            ));
-        }
     }
 }
 

@@ -200,8 +200,48 @@ impl Resource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The name of the store the objects live in: `pods`, `leases.coordination.k8s.io`.
+    /// The name of the store the objects live in: `pods`, `leases.coordination.k8s.io`. Events have two APIs over one store.
     pub fn store_name(&self) -> String {
-        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() || self.is_event() {
+            self.plural.clone()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    fn is_event(&self) -> bool {
+        !self.custom && self.group == "events.k8s.io" && self.plural == "events"
+    }
+
+    /// Whether objects are stored in just the form this resource shows.
+    pub fn verbatim(&self) -> bool {
+        !self.is_event() && self.version == self.storage_version
+    }
+
+    /// An object of this resource as it is stored.
+    pub fn to_storage(&self, mut object: Value) -> Value {
+        if self.is_event() {
+            return crate::builtin::event_to_core(&object);
+        }
+        if !self.verbatim() {
+            object["apiVersion"] = Value::String(format!("{}/{}", self.group, self.storage_version));
+        }
+        object
+    }
+
+    /// A stored object as this resource shows it.
+    pub fn from_storage(&self, mut object: Value) -> Value {
+        if self.is_event() {
+            return crate::builtin::event_from_core(&object);
+        }
+        if !self.verbatim() {
+            object["apiVersion"] = Value::String(self.api_version());
+        }
+        object
+    }
+
+    /// Where a real server keeps the objects: some of its refusals say so.
+    pub fn registry_path(&self) -> String {
+        if self.custom { format!("{}/{}", self.group, self.plural) } else { self.plural.clone() }
     }
 }

@@ -17,11 +17,23 @@ pub struct ApiError {
     pub message: String,
     /// `details`, when there are any.
     pub details: Option<Value>,
+    /// `metadata`, where a refusal carries one (the token to go on from an expired list).
+    pub metadata: Option<Value>,
+    /// Warnings the request earned before it was refused.
+    pub warnings: Vec<String>,
 }
 
 impl ApiError {
-    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { code, reason, message: message.into(), details: None }
+    /// A refusal from its parts.
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            metadata: None,
+            warnings: Vec::new(),
+        }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> ApiError {
@@ -163,6 +175,18 @@ impl ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
+    /// 422 about a patch that cannot be done: the real server says no more than this.
+    pub(crate) fn rejected() -> ApiError {
+        ApiError {
+            details: Some(json!({})),
+            ..ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+            )
+        }
+    }
+
     /// 404 for a path no resource is served at.
     pub fn no_such_resource() -> ApiError {
         let mut error = ApiError::new(
@@ -205,6 +229,9 @@ impl ApiError {
         });
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
+        }
+        if let Some(metadata) = &self.metadata {
+            status["metadata"] = metadata.clone();
         }
         if let Some(details) = &self.details {
             status["details"] = details.clone();

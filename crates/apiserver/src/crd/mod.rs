@@ -24,6 +24,27 @@ pub use columns::human_duration;
 pub use definition::DefinitionBehaviour;
 pub use scale::Scale;
 
+/// CustomResourceDefinition itself.
+pub fn definition_resource() -> Resource {
+    Resource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        list_kind: "CustomResourceDefinitionList".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+        singular: "customresourcedefinition".to_owned(),
+        short_names: vec!["crd".to_owned(), "crds".to_owned()],
+        categories: vec!["api-extensions".to_owned()],
+        namespaced: false,
+        subresources: vec![Subresource::Status],
+        schema: crate::builtin::definition_schema(),
+        behaviour: std::sync::Arc::new(DefinitionBehaviour),
+        storage_version: "v1".to_owned(),
+        custom: false,
+        deprecation: None,
+    }
+}
+
 /// The resources of a definition, one per served version. The definition was accepted before; a version whose schema
 /// cannot be read all the same brings nothing.
 pub fn resources(definition: &Value) -> Vec<Resource> {

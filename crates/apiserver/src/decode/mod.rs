@@ -159,6 +159,38 @@ pub fn object(
     Ok(Decoded { object: found.value, warnings })
 }
 
+/// Decodes the body of a server-side apply: any document, to be judged by the schema when it is merged.
+pub(crate) fn applied(body: &[u8], validation: FieldValidation) -> Result<Decoded, ApiError> {
+    let refuse = |why: String| ApiError::bad_request(format!("error decoding YAML: {why}"));
+    let yaml = yaml::parse(body).map_err(refuse)?;
+    let warnings = judge(yaml.strict_error().into_iter().collect(), validation)
+        .map_err(|why| ApiError::bad_request(format!("error strict decoding YAML: {why}")))?;
+    let object = yaml.doc.to_value();
+    if !object.is_object() {
+        return Err(refuse(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
+             map[string]interface {{}}",
+            yaml.doc.go_name()
+        )));
+    }
+    Ok(Decoded { object, warnings })
+}
+
+/// The options in the body of a delete; none when there is no body.
+pub(crate) fn delete_options(content_type: Option<&str>, body: &[u8]) -> Result<Option<Value>, ApiError> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    within_limit(body.len())?;
+    let refuse =
+        |why: String| ApiError::unclassified(format!("couldn't get version/kind; json parse error: {why}"));
+    let doc = match media(content_type)? {
+        Media::Json => json::parse(body).map_err(refuse)?,
+        Media::Yaml => yaml::parse(body).map_err(ApiError::unclassified)?.doc,
+    };
+    Ok(Some(doc.to_value()))
+}
+
 /// The object a value is once it has been through the decoder: unknown fields gone, always-written fields there.
 /// What the server itself makes out of parts (an applied object, for one) needs this before it is stored.
 ///

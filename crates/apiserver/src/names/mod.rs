@@ -13,30 +13,9 @@ pub use self::format::{
 use crate::field::{FieldError, Path, Problem};
 use crate::status::ApiError;
 
-/// The rule a kind's names follow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NameRule {
-    /// A DNS name: most kinds.
-    Subdomain,
-    /// One component of a DNS name: namespaces.
-    Label,
-    /// One component of a DNS name that starts with a letter: services.
-    Label1035,
-    /// Whatever fits in a URL: roles, and what a custom resource's schema leaves open.
-    PathSegment,
-}
+pub use crate::resource::NameRule;
 
 impl NameRule {
-    /// The rule of a kind.
-    pub fn of(group: &str, kind: &str) -> NameRule {
-        match (group, kind) {
-            ("", "Namespace") => NameRule::Label,
-            ("", "Service") => NameRule::Label1035,
-            ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
-            _ => NameRule::Subdomain,
-        }
-    }
-
     /// What is wrong with a name (or with the beginning of one).
     pub fn check(self, name: &str, is_prefix: bool) -> Vec<String> {
         // A prefix may end in a dash: something will follow it.

@@ -4,8 +4,7 @@
 //! the end; and all its refusals reach the client as one sentence. A stricter reading of the RFC would refuse
 //! patches that work on every cluster.
 
-use http::StatusCode;
-use serde_json::{Value, json as object};
+use serde_json::Value;
 
 use crate::decode::doc::Doc;
 use crate::decode::{FieldValidation, json};
@@ -91,12 +90,7 @@ fn check_fields(i: usize, fields: &[(String, Doc)], strict: &mut Vec<String>) ->
 
 /// The one answer to every operation that fails.
 fn rejected() -> ApiError {
-    ApiError {
-        code: StatusCode::UNPROCESSABLE_ENTITY,
-        reason: "Invalid",
-        message: "the server rejected our request due to an error in our request".to_owned(),
-        details: Some(object!({})),
-    }
+    ApiError::rejected()
 }
 
 /// Performs one operation; nothing when it cannot be done.

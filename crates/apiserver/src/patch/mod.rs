@@ -7,7 +7,6 @@ mod json;
 mod merge;
 mod strategic;
 
-use http::StatusCode;
 use serde_json::{Value, json as object};
 
 use crate::decode::{self, Expect, FieldValidation};
@@ -150,5 +149,5 @@ fn invalid(shown: &Value, why: String) -> ApiError {
 
 /// A refusal nobody upstream turned into a Status: 500, no reason, only a message.
 fn plain(message: impl Into<String>) -> ApiError {
-    ApiError { code: StatusCode::INTERNAL_SERVER_ERROR, reason: "", message: message.into(), details: None }
+    ApiError::unclassified(message)
 }

@@ -411,12 +411,7 @@ fn unknown_directive(directive: &Value, fields: &Object) -> ApiError {
 fn unprocessable(message: &str) -> ApiError {
     // Upstream says no more than this, whatever was wrong.
     debug_assert!(!message.is_empty());
-    ApiError {
-        code: http::StatusCode::UNPROCESSABLE_ENTITY,
-        reason: "Invalid",
-        message: "the server rejected our request due to an error in our request".to_owned(),
-        details: Some(Value::Object(Map::new())),
-    }
+    ApiError::rejected()
 }
 
 fn go_type(value: &Value) -> &'static str {

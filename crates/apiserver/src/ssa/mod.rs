@@ -321,7 +321,7 @@ fn named(object: &Value) -> String {
 
 /// A 500 without a reason, which is what a server answers that did not expect the error.
 fn unexplained(message: String) -> ApiError {
-    ApiError { code: StatusCode::INTERNAL_SERVER_ERROR, reason: "", message, details: None }
+    ApiError::unclassified(message)
 }
 
 fn conflict(conflicts: &[Conflict]) -> ApiError {
@@ -354,10 +354,8 @@ fn conflict(conflicts: &[Conflict]) -> ApiError {
         })
         .collect();
     ApiError {
-        code: StatusCode::CONFLICT,
-        reason: "Conflict",
-        message,
         details: Some(json!({"causes": causes})),
+        ..ApiError::new(StatusCode::CONFLICT, "Conflict", message)
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Stored {
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.labels`, for selectors.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Map<String, Value>,
     /// Values for field selectors.
     pub fields: Vec<(&'static str, String)>,
     /// The uids of its owners.
@@ -335,6 +335,13 @@ impl Store {
         })))
     }
 
+    /// Makes every position up to `revision` expire, in all tables.
+    pub fn forget_until(&mut self, revision: u64) {
+        for table in self.tables.values_mut() {
+            table.forget_until(revision);
+        }
+    }
+
     /// Removes a table that no resource serves any more. Its watchers end.
     pub fn drop_table(&mut self, name: &str) {
         if let Some(table) = self.tables.remove(name) {
@@ -398,13 +405,8 @@ fn stored(object: &Value, revision: u64, fields: Fields) -> Stored {
     let metadata = object.get("metadata").and_then(Value::as_object);
     let text =
         |key: &str| metadata.and_then(|m| m.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let labels = metadata
-        .and_then(|m| m.get("labels"))
-        .and_then(Value::as_object)
-        .map(|labels: &Map<String, Value>| {
-            labels.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect()
-        })
-        .unwrap_or_default();
+    let labels =
+        metadata.and_then(|m| m.get("labels")).and_then(Value::as_object).cloned().unwrap_or_default();
     let owners = metadata
         .and_then(|m| m.get("ownerReferences"))
         .and_then(Value::as_array)

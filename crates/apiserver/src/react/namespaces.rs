@@ -1,0 +1,167 @@
+//! Namespaces: those every cluster has, and the emptying of those that are being deleted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{change, make};
+use crate::object::{is_deleting, strings};
+use crate::query::{DeleteOptions, Propagation};
+use crate::registry::delete::delete_internally;
+use crate::resource::{Resource, Subresource, Through};
+use crate::server::{Core, State};
+use crate::status::ApiError;
+use crate::store::{Change, Event, Key};
+
+const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+pub(super) fn make_system_ones(core: &Core, state: &mut State) -> Result<(), ApiError> {
+    for name in SYSTEM {
+        make(core, state, "", "v1", "namespaces", json!({"metadata": {"name": name}}))?;
+        core.settle(state);
+    }
+    Ok(())
+}
+
+/// The Service in-cluster clients find the API server by: the first address of the range.
+pub(super) fn make_kubernetes_service(core: &Core, state: &mut State) -> Result<(), ApiError> {
+    let Some(address) = core.settings.service_ranges.first().and_then(|range| range.hosts().next()) else {
+        return Ok(());
+    };
+    let service = json!({
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP", "clusterIP": address.to_string(), "sessionAffinity": "None",
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    });
+    make(core, state, "", "v1", "services", service)
+}
+
+pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Event) -> Result<(), ApiError> {
+    let name = match (table, event.change) {
+        ("namespaces", Change::Added | Change::Modified) => event.object.key.name.clone(),
+        // The last object of a namespace that is being deleted may just have gone.
+        (_, Change::Deleted) if !event.object.key.namespace.is_empty() => event.object.key.namespace.clone(),
+        _ => return Ok(()),
+    };
+    match state.object("namespaces", &Key::new("", &name)) {
+        Some(namespace) if is_deleting(&namespace) => empty(core, state, &name, &namespace),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Deletes what is in the namespace; lets the namespace go when nothing is left.
+fn empty(core: &Core, state: &mut State, name: &str, namespace: &Value) -> Result<(), ApiError> {
+    if !strings(&namespace["spec"]["finalizers"]).iter().any(|f| f == "kubernetes") {
+        return Ok(());
+    }
+    for (resource, key) in contents(state, name) {
+        let already = state.object(&resource.store_name(), &key).is_some_and(|object| is_deleting(&object));
+        if !already {
+            let options =
+                DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+            delete_internally(core, state, &resource, &key, &options)?;
+        }
+    }
+    let left = contents(state, name);
+    let Some(resource) = state.catalog.get("", "v1", "namespaces").cloned() else { return Ok(()) };
+    let key = Key::new("", name);
+    let now = core.clock.stamp();
+    change(core, state, &resource, &key, Through::Sub(Subresource::Status), |object| {
+        object["status"]["conditions"] = conditions(&object["status"]["conditions"], state_of(&left), &now);
+    })?;
+    if left.is_empty() {
+        change(core, state, &resource, &key, Through::Sub(Subresource::Finalize), |object| {
+            if let Some(finalizers) = object["spec"]["finalizers"].as_array_mut() {
+                finalizers.retain(|f| f != "kubernetes");
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Everything the namespace holds, each object once.
+fn contents(state: &State, name: &str) -> Vec<(Arc<Resource>, Key)> {
+    let tables: Vec<String> = state.store.tables().map(|(table, _)| table.clone()).collect();
+    tables
+        .iter()
+        .filter_map(|table| Some((state.catalog.of_table(table)?.clone(), state.store.table(table)?)))
+        .filter(|(resource, _)| resource.namespaced)
+        .flat_map(|(resource, table)| {
+            table.in_namespace(name).map(|stored| (resource.clone(), stored.key.clone())).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// What still stands in the way, told per kind as `kubectl describe ns` shows it.
+fn state_of(left: &[(Arc<Resource>, Key)]) -> (String, usize) {
+    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    for (resource, _) in left {
+        *counts.entry(format!("{}.{}", resource.plural, resource.group)).or_default() += 1;
+    }
+    let told: Vec<String> =
+        counts.iter().map(|(kind, count)| format!("{kind} has {count} resource instances")).collect();
+    (told.join(", "), left.len())
+}
+
+fn conditions(old: &Value, (told, left): (String, usize), now: &str) -> Value {
+    let remaining = left > 0;
+    let rows = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            if remaining {
+                "All content successfully deleted, may be waiting on finalization".to_owned()
+            } else {
+                "All content successfully deleted, may be waiting on finalization".to_owned()
+            },
+        ),
+        (
+            "NamespaceContentRemaining",
+            remaining,
+            if remaining { "SomeResourcesRemain" } else { "ContentRemoved" },
+            if remaining {
+                format!("Some resources are remaining: {told}")
+            } else {
+                "All content successfully removed".to_owned()
+            },
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            false,
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        ),
+    ];
+    rows.into_iter()
+        .map(|(kind, holds, reason, message)| {
+            let status = if holds { "True" } else { "False" };
+            let since = old
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|c| c["type"] == kind && c["status"] == status)
+                .and_then(|c| c["lastTransitionTime"].as_str())
+                .unwrap_or(now);
+            json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
+        })
+        .collect()
+}

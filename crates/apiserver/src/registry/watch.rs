@@ -1,0 +1,235 @@
+//! Watching: a position in a table's history that moves on.
+//!
+//! A watch buffers nothing. It holds the revision it has told its client about and reads on from there when
+//! the client is ready for more, so a slow client holds up nobody. When the history has moved past its
+//! position it is told so (410, as an event) and ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::read::{Page, Selection};
+use crate::http::present::{Form, Presenter};
+use crate::query::ListOptions;
+use crate::resource::Resource;
+use crate::server::Core;
+use crate::status::ApiError;
+use crate::store::{Change, Event, Stored};
+
+/// How often a client that asked for bookmarks hears of the current revision.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watch sends its last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// How long a watch lasts when the client does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
+
+/// The annotation that marks the end of the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+pub(crate) struct Watch {
+    core: Arc<Core>,
+    resource: Arc<Resource>,
+    selection: Selection,
+    presenter: Presenter,
+    position: u64,
+    ready: VecDeque<Bytes>,
+    changed: tokio::sync::watch::Receiver<u64>,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    ends: Instant,
+    over: bool,
+}
+
+/// Opens a watch. The first events are chosen here, under one lock with the subscription, so that nothing falls between.
+pub(crate) fn open(
+    core: &Arc<Core>,
+    resource: &Arc<Resource>,
+    selection: Selection,
+    options: &ListOptions,
+    form: Form,
+) -> Result<impl Stream<Item = Bytes> + Send + use<>, ApiError> {
+    let now = Instant::now();
+    let lasts = options.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let mut state = core.lock();
+    let current = state.store.revision();
+    let table = state.store.table_mut(&resource.store_name());
+    let mut watch = Watch {
+        core: core.clone(),
+        resource: resource.clone(),
+        selection,
+        presenter: Presenter::new(resource.clone(), form),
+        position: current,
+        ready: VecDeque::new(),
+        changed: table.subscribe(),
+        bookmarks: options.bookmarks,
+        next_bookmark: now + lasts.saturating_sub(BOOKMARK_BEFORE_END).min(BOOKMARK_EVERY),
+        ends: now + lasts,
+        over: false,
+    };
+    let from_the_state = match options.initial_events {
+        Some(wanted) => wanted,
+        None => options.revision.unwrap_or_default() == 0,
+    };
+    if from_the_state {
+        let initial = Page {
+            items: table
+                .in_namespace(&watch.selection.namespace)
+                .filter(|s| watch.selection.matches(s))
+                .cloned()
+                .collect(),
+            revision: current,
+            next: String::new(),
+            remaining: None,
+        };
+        let now = core.clock.now();
+        for stored in &initial.items {
+            let frame = watch.presenter.event("ADDED", stored, now);
+            watch.ready.push_back(frame);
+        }
+        if options.initial_events == Some(true) && options.bookmarks {
+            let frame = watch.bookmark_frame(current, true);
+            watch.ready.push_back(frame);
+        }
+    } else if let Some(revision) = options.revision.filter(|revision| *revision > 0) {
+        watch.position = revision;
+        if let Err(floor) = table.since(revision) {
+            watch.refuse_position(floor);
+        }
+    }
+    drop(state);
+    Ok(futures::stream::unfold(watch, |mut watch| async move {
+        let frame = watch.next().await?;
+        Some((frame, watch))
+    }))
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
+            if self.over {
+                return None;
+            }
+            self.changed.mark_unchanged();
+            self.read_on();
+            if !self.ready.is_empty() || self.over {
+                continue;
+            }
+            let wake = if self.bookmarks { self.next_bookmark.min(self.ends) } else { self.ends };
+            tokio::select! {
+                changed = self.changed.changed() => {
+                    // The sender goes with its table: the kind is no longer served.
+                    self.over = changed.is_err();
+                }
+                () = tokio::time::sleep_until(wake) => self.tick(),
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.ends {
+            self.over = true;
+        } else if self.bookmarks && now >= self.next_bookmark {
+            let current = self.core.lock().store.revision();
+            self.position = self.position.max(current);
+            let frame = self.bookmark_frame(self.position, false);
+            self.ready.push_back(frame);
+            let before_end = self.ends - BOOKMARK_BEFORE_END;
+            let regular = now + BOOKMARK_EVERY;
+            self.next_bookmark = if before_end > now { regular.min(before_end) } else { regular };
+        }
+    }
+
+    /// Turns what happened since the position into frames.
+    fn read_on(&mut self) {
+        let core = self.core.clone();
+        let (events, now) = {
+            let state = core.lock();
+            let Some(table) = state.store.table(&self.resource.store_name()) else {
+                self.over = true;
+                return;
+            };
+            (table.since(self.position), core.clock.now())
+        };
+        match events {
+            Err(floor) => self.refuse_position(floor),
+            Ok(events) => {
+                let any = !events.is_empty();
+                for event in events {
+                    self.position = event.revision();
+                    let copies = core.faults.event_copies(&self.resource, &event);
+                    let Some(frame) = self.frame(&event, now) else { continue };
+                    for _ in 0..copies {
+                        self.ready.push_back(frame.clone());
+                    }
+                }
+                if any && core.faults.cuts_watch(&self.resource) {
+                    self.over = true;
+                }
+            }
+        }
+    }
+
+    /// What the change means to this watch: an object that leaves the selection is deleted, one that enters it added.
+    fn frame(&mut self, event: &Event, now: jiff::Timestamp) -> Option<Bytes> {
+        let after = event.change != Change::Deleted && self.selection.matches(&event.object);
+        let before = event.before.as_ref().is_some_and(|before| self.selection.matches(before));
+        match (before, after) {
+            (false, true) => Some(self.presenter.event("ADDED", &event.object, now)),
+            (true, true) => Some(self.presenter.event("MODIFIED", &event.object, now)),
+            (true, false) if event.change == Change::Deleted => {
+                Some(self.presenter.event("DELETED", &event.object, now))
+            }
+            (true, false) => {
+                let before = event.before.as_ref()?;
+                let left = at_revision(before, event.revision());
+                Some(self.presenter.event("DELETED", &left, now))
+            }
+            (false, false) => None,
+        }
+    }
+
+    fn bookmark_frame(&self, revision: u64, ends_initial: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if ends_initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        self.presenter.bookmark(metadata)
+    }
+
+    fn refuse_position(&mut self, floor: u64) {
+        let error = ApiError::expired(format!("too old resource version: {} ({})", self.position, floor));
+        self.ready.push_back(error_frame(&error));
+        self.over = true;
+    }
+}
+
+/// The last selected state of an object, under the revision at which it left the selection.
+fn at_revision(stored: &Stored, revision: u64) -> Stored {
+    let mut object = stored.object();
+    object["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+    Stored {
+        key: stored.key.clone(),
+        revision,
+        json: serde_json::to_vec(&object).expect("a JSON value can be printed").into(),
+        uid: stored.uid.clone(),
+        labels: stored.labels.clone(),
+        fields: stored.fields.clone(),
+        owners: stored.owners.clone(),
+    }
+}
+
+fn error_frame(error: &ApiError) -> Bytes {
+    let mut frame = serde_json::to_vec(&json!({"type": "ERROR", "object": error.to_status()}))
+        .expect("a status can be printed");
+    frame.push(b'\n');
+    frame.into()
+}

@@ -1,0 +1,39 @@
+//! Questions about the caller: who am I, and may I. There is no authorisation here: whoever is let in may do everything.
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::decoded;
+use crate::http::present::to_bytes;
+use crate::http::route::ResourcePath;
+use crate::http::{Call, Encoding, Outcome};
+use crate::status::ApiError;
+
+/// The answer to a review; none when the path is no review.
+pub(crate) fn answer(call: &Call, path: ResourcePath<'_>) -> Result<Option<Outcome>, ApiError> {
+    let (group, kind) = match (path.group, path.version, path.resource) {
+        ("authorization.k8s.io", "v1", "selfsubjectaccessreviews") => (path.group, "SelfSubjectAccessReview"),
+        ("authentication.k8s.io", "v1", "selfsubjectreviews") => (path.group, "SelfSubjectReview"),
+        _ => return Ok(None),
+    };
+    if call.method != Method::POST {
+        return Err(ApiError::method_not_allowed(group, path.resource, call.method.as_str()));
+    }
+    let mut review = decoded(call, group, "v1", kind)?;
+    review["kind"] = json!(kind);
+    review["apiVersion"] = json!(format!("{group}/v1"));
+    if !review["metadata"].is_object() {
+        review["metadata"] = json!({"creationTimestamp": null});
+    }
+    review["status"] = if kind == "SelfSubjectReview" {
+        json!({"userInfo": {"username": call.identity.name, "uid": call.identity.uid, "groups": call.identity.groups}})
+    } else {
+        json!({"allowed": true})
+    };
+    Ok(Some(Outcome::Whole {
+        code: StatusCode::CREATED,
+        body: to_bytes(&review),
+        warnings: Vec::new(),
+        encoding: Encoding::Json,
+    }))
+}

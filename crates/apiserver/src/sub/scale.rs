@@ -1,0 +1,186 @@
+//! `/scale`: the size of a workload, whatever its kind.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::decoded;
+use crate::crd::Scale;
+use crate::field::{FieldError, Path};
+use crate::http::present::to_bytes;
+use crate::http::{Call, Encoding, Outcome};
+use crate::object::meta;
+use crate::query::{WriteKind, WriteOptions};
+use crate::registry::update::{Replacement, STALE, replace};
+use crate::registry::{Cx, read};
+use crate::resource::{Resource, Subresource, Through};
+use crate::server::Core;
+use crate::ssa;
+use crate::status::ApiError;
+
+/// Where built-in workloads keep their size.
+fn paths(resource: &Resource) -> Scale {
+    resource.behaviour.scale().cloned().unwrap_or_else(|| Scale {
+        spec_replicas: ".spec.replicas".to_owned(),
+        status_replicas: ".status.replicas".to_owned(),
+        label_selector: None,
+    })
+}
+
+/// Answers a call on `/scale`.
+pub(crate) fn serve(
+    core: &Arc<Core>,
+    call: &Call,
+    resource: &Arc<Resource>,
+    namespace: &str,
+    name: &str,
+) -> Result<Outcome, ApiError> {
+    let scale = match call.method.as_str() {
+        "GET" => {
+            let stored = read::get(core, resource, namespace, name, None)?;
+            seen(resource, &crate::registry::presented(resource, &stored))
+        }
+        "PUT" => {
+            let wanted = decoded(call, "autoscaling", "v1", "Scale")?;
+            let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
+            set(core, call, resource, namespace, name, &options, |_| Ok(wanted))?
+        }
+        "PATCH" => {
+            let kind = crate::patch::PatchKind::from_content_type(call.content_type(), resource.custom)?;
+            let options = WriteOptions::parse(&call.query, WriteKind::Patch)?;
+            set(core, call, resource, namespace, name, &options, |now| patched(kind, &call.body, now))?
+        }
+        _ => {
+            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, call.method.as_str()));
+        }
+    };
+    Ok(Outcome::Whole {
+        code: StatusCode::OK,
+        body: to_bytes(&scale),
+        warnings: Vec::new(),
+        encoding: Encoding::Json,
+    })
+}
+
+fn patched(kind: crate::patch::PatchKind, body: &[u8], now: &Value) -> Result<Value, ApiError> {
+    use crate::patch::PatchKind;
+    let unreadable = |error: serde_json::Error| ApiError::bad_request(error.to_string());
+    let mut scale = now.clone();
+    match kind {
+        PatchKind::Json => {
+            let patch: json_patch::Patch = serde_json::from_slice(body).map_err(unreadable)?;
+            json_patch::patch(&mut scale, &patch).map_err(|error| {
+                ApiError::invalid(
+                    "",
+                    "",
+                    "",
+                    &[FieldError::invalid(Path::new("patch"), &Value::Null, error.to_string())],
+                )
+            })?;
+        }
+        // A Scale has no lists, so a strategic merge is a merge.
+        PatchKind::Merge | PatchKind::Strategic => {
+            let patch: Value = serde_json::from_slice(body).map_err(unreadable)?;
+            json_patch::merge(&mut scale, &patch);
+        }
+        PatchKind::Apply => return Err(ApiError::not_implemented("server-side apply on scale subresources")),
+    }
+    Ok(scale)
+}
+
+fn seen(resource: &Resource, object: &Value) -> Value {
+    let paths = paths(resource);
+    let count = |path: &str| Scale::get(object, path).and_then(Value::as_i64).unwrap_or_default();
+    let mut metadata = json!({
+        "name": meta(object, "name"), "uid": meta(object, "uid"),
+        "resourceVersion": meta(object, "resourceVersion"),
+        "creationTimestamp": meta(object, "creationTimestamp"),
+    });
+    if !meta(object, "namespace").is_empty() {
+        metadata["namespace"] = json!(meta(object, "namespace"));
+    }
+    let mut status = json!({"replicas": count(&paths.status_replicas)});
+    let selector = match &paths.label_selector {
+        Some(path) => Scale::get(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
+        None if resource.custom => String::new(),
+        None => printed_selector(&object["spec"]["selector"]),
+    };
+    if !selector.is_empty() {
+        status["selector"] = json!(selector);
+    }
+    let replicas = count(&paths.spec_replicas);
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// A workload's selector as the text a client can list pods with.
+fn printed_selector(selector: &Value) -> String {
+    let mut terms: Vec<String> = selector["matchLabels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let mut values = crate::object::strings(&expression["values"]);
+        values.sort();
+        terms.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    terms.sort();
+    terms.join(",")
+}
+
+fn set(
+    core: &Arc<Core>,
+    call: &Call,
+    resource: &Arc<Resource>,
+    namespace: &str,
+    name: &str,
+    options: &WriteOptions,
+    make: impl FnOnce(&Value) -> Result<Value, ApiError>,
+) -> Result<Value, ApiError> {
+    core.write(|state| {
+        let mut cx = Cx {
+            core,
+            state,
+            resource: resource.clone(),
+            namespace: namespace.to_owned(),
+            dry_run: options.dry_run,
+            manager: ssa::manager_name(&options.manager, call.agent()),
+            warnings: Vec::new(),
+        };
+        let (object, _) = replace(&mut cx, name, Through::Sub(Subresource::Scale), false, |cx, old| {
+            let old = old.cloned().unwrap_or_default();
+            let scale = make(&seen(&cx.resource, &old))?;
+            let said = meta(&scale, "resourceVersion");
+            if !said.is_empty() && said != meta(&old, "resourceVersion") {
+                return Err(cx.conflict(name, STALE));
+            }
+            let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+            if replicas < 0 {
+                let error = FieldError::invalid(
+                    Path::new("spec.replicas"),
+                    &json!(replicas),
+                    "must be greater than or equal to 0",
+                );
+                return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
+            }
+            let mut object = old;
+            let mut place = &mut object;
+            let path = paths(&cx.resource);
+            for segment in Scale::segments(&path.spec_replicas) {
+                place = &mut place[segment];
+            }
+            *place = json!(replicas);
+            Ok(Replacement { object, tracked: false })
+        })?;
+        Ok(seen(resource, &object))
+    })
+}
