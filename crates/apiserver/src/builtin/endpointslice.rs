@@ -149,41 +149,16 @@ fn address_error(address: &Value, kind: &str, path: &Path, nth: usize) -> Option
     let parsed = address.as_str().unwrap_or_default().parse::<IpAddr>();
     match (kind, parsed) {
         ("IPv4", Ok(ip @ IpAddr::V4(_))) | ("IPv6", Ok(ip @ IpAddr::V6(_))) => {
-            Some(FieldError::invalid(path.index(nth), address, local_complaint(ip)?))
+            Some(FieldError::invalid(path.index(nth), address, validate::local_complaint(ip)?))
         }
         // A wrong family is reported on the list, not on the item.
         ("IPv4" | "IPv6", Ok(_)) => {
             Some(FieldError::invalid(path.clone(), address, format!("must be an {kind} address")))
         }
-        ("IPv4" | "IPv6", Err(_)) => Some(FieldError::invalid(
-            path.index(nth),
-            address,
-            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-        )),
+        ("IPv4" | "IPv6", Err(_)) => {
+            Some(FieldError::invalid(path.index(nth), address, validate::NOT_AN_ADDRESS))
+        }
         _ => None,
-    }
-}
-
-/// Addresses that mean another thing on every host cannot be an endpoint.
-fn local_complaint(ip: IpAddr) -> Option<&'static str> {
-    let link_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    let link_local_multicast = match ip {
-        IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
-        IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
-    };
-    if ip.is_unspecified() {
-        Some("may not be unspecified (0.0.0.0 or ::)")
-    } else if ip.is_loopback() {
-        Some("may not be in the loopback range (127.0.0.0/8, ::1/128)")
-    } else if link_local {
-        Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-    } else if link_local_multicast {
-        Some("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-    } else {
-        None
     }
 }
 

@@ -36,8 +36,6 @@ mod secret;
 mod service;
 mod serviceaccount;
 mod table;
-#[cfg(test)]
-mod tests;
 mod typed;
 mod validate;
 mod workload;

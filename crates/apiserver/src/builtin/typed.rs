@@ -57,6 +57,8 @@ enum Shape {
 enum Presence {
     /// Always: the zero value where it is absent.
     Always,
+    /// Always: `null` where it is absent.
+    AlwaysOrNull,
     /// When it is there, even with the zero value.
     WhenSet,
     /// When it is not empty (a plain struct is never empty).
@@ -103,7 +105,9 @@ fn fields_of(schema: &Value, facts: Option<&Facts>) -> BTreeMap<String, Field> {
     let mut fields = BTreeMap::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let is = |set: fn(&Facts) -> &BTreeSet<String>| facts.is_some_and(|f| set(f).contains(name));
-        let presence = if is(|f| &f.always) {
+        let presence = if is(|f| &f.always) && is(|f| &f.pointer) {
+            Presence::AlwaysOrNull
+        } else if is(|f| &f.always) {
             Presence::Always
         } else if is(|f| &f.pointer) {
             Presence::WhenSet
@@ -165,6 +169,9 @@ fn settle(types: &Types, map: &mut Map<String, Value>, key: &str, field: &Field)
         (Presence::Always, None) => {
             map.insert(key.to_owned(), zero(types, &field.shape));
         }
+        (Presence::AlwaysOrNull, None) => {
+            map.insert(key.to_owned(), Value::Null);
+        }
         (Presence::Always, Some(Value::Array(items))) if items.is_empty() => {
             map.insert(key.to_owned(), Value::Null);
         }
@@ -203,7 +210,9 @@ fn settle(types: &Types, map: &mut Map<String, Value>, key: &str, field: &Field)
         (Presence::WhenNotZero, Some(value)) if is_empty(value) => {
             map.remove(key);
         }
-        (Presence::Always, Some(_)) | (Presence::WhenSet, _) | (Presence::WhenNotZero, _) => {}
+        (Presence::Always | Presence::AlwaysOrNull, Some(_))
+        | (Presence::WhenSet, _)
+        | (Presence::WhenNotZero, _) => {}
     }
 }
 

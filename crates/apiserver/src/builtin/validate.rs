@@ -1,5 +1,6 @@
 //! Checks that several kinds share, with the sentences clients already know.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use ipnet::IpNet;
@@ -196,6 +197,28 @@ pub(super) fn one_of(object: &Value, field: &str, at: &Path, allowed: &[&str]) -
         "" => vec![FieldError::required(at.child(field), "")],
         value if allowed.contains(&value) => Vec::new(),
         value => vec![FieldError::not_supported(at.child(field), &json!(value), allowed)],
+    }
+}
+
+/// What is said of a text that is no address.
+pub(super) const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// An address that means another thing on every host can be neither an endpoint nor an external address.
+pub(super) fn local_complaint(ip: IpAddr) -> Option<String> {
+    let (link_local, link_local_multicast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xff0f == 0xff02),
+    };
+    if ip.is_unspecified() {
+        Some(format!("may not be unspecified ({ip})"))
+    } else if ip.is_loopback() {
+        Some("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned())
+    } else if link_local {
+        Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned())
+    } else if link_local_multicast {
+        Some("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned())
+    } else {
+        None
     }
 }
 

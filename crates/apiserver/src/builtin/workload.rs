@@ -185,7 +185,7 @@ impl Behaviour for Workloads {
             ]),
         }
         let (names, images) = table::containers(&object["spec"]["template"]["spec"]);
-        let selector = object.pointer("/spec/selector");
+        let selector = object.pointer("/spec/selector").filter(|s| !s.is_null());
         let selector = if self.kind == Kind::Deployment {
             table::selector(selector)
         } else {
@@ -305,7 +305,7 @@ fn is_empty_selector(selector: &Value) -> bool {
 /// What Deployments and ReplicaSets ask of selector and template.
 fn selection_errors(object: &Value) -> Vec<FieldError> {
     let path = Path::new("spec.selector");
-    let selector = object.pointer("/spec/selector");
+    let selector = object.pointer("/spec/selector").filter(|s| !s.is_null());
     let mut errors = Vec::new();
     match selector {
         None => errors.push(FieldError::required(path.clone(), "")),
@@ -399,7 +399,7 @@ fn replica_set_errors(object: &Value) -> Vec<FieldError> {
 fn daemon_set_errors(object: &Value) -> Vec<FieldError> {
     let path = Path::new("spec");
     let spec = &object["spec"];
-    let selector = spec.get("selector");
+    let selector = spec.get("selector").filter(|s| !s.is_null());
     let mut errors = validate::selector(selector, &path.child("selector"));
     if errors.is_empty() {
         errors.extend(mismatch(object));

@@ -53,7 +53,7 @@ impl Behaviour for Pods {
             object["status"]["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": null, "lastTransitionTime": null,
+                "lastProbeTime": null, "lastTransitionTime": object["metadata"]["creationTimestamp"],
             }]);
         }
     }

@@ -53,8 +53,7 @@ pub(super) fn errors(object: &Value, old: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden(path.child(list), complaint));
             return errors;
         }
-        for (at, container) in new.iter().enumerate().filter(|(_, c)| text(c, "/image").is_empty()) {
-            let _ = container;
+        for at in (0..new.len()).filter(|at| text(&new[*at], "/image").is_empty()) {
             errors.push(FieldError::required(path.child(list).index(at).child("image"), ""));
         }
     }
@@ -222,13 +221,7 @@ fn ip_errors(object: &Value, list: &str) -> Vec<FieldError> {
         .iter()
         .enumerate()
         .filter(|(_, ip)| ip.parse::<std::net::IpAddr>().is_err())
-        .map(|(at, ip)| {
-            FieldError::invalid(
-                path.index(at),
-                &json!(ip),
-                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-            )
-        })
+        .map(|(at, ip)| FieldError::invalid(path.index(at), &json!(ip), common::NOT_AN_ADDRESS))
         .collect();
     let same_family = addresses.len() == 2 && addresses[0].contains(':') == addresses[1].contains(':');
     if errors.is_empty() && (addresses.len() > 2 || same_family) {

@@ -9,8 +9,6 @@ use super::super::validate as common;
 use super::{is_external, needs_health_check};
 use crate::field::{FieldError, Path, Problem};
 
-const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-
 fn is_headless(spec: &Value) -> bool {
     text(spec, "/clusterIPs/0") == "None"
 }
@@ -41,9 +39,12 @@ pub(super) fn service(object: &Value) -> Vec<FieldError> {
     errors.extend(affinity(spec, &path));
     errors.extend(addresses(object));
     for (at, address) in items(spec, "/externalIPs").iter().enumerate() {
-        if address.as_str().unwrap_or_default().parse::<IpAddr>().is_err() {
-            errors.push(FieldError::invalid(path.child("externalIPs").index(at), address, NOT_AN_ADDRESS));
-        }
+        let complaint = match address.as_str().unwrap_or_default().parse::<IpAddr>() {
+            Ok(address) => common::local_complaint(address),
+            Err(_) => Some(common::NOT_AN_ADDRESS.to_owned()),
+        };
+        let path = path.child("externalIPs").index(at);
+        errors.extend(complaint.map(|complaint| FieldError::invalid(path, address, complaint)));
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     errors.extend(common::one_of(spec, "type", &path, &kinds));
@@ -162,7 +163,7 @@ fn address_errors(list: &[Value], families: &[Value], path: &Path) -> Vec<FieldE
         }
         match address.as_str().unwrap_or_default().parse::<IpAddr>() {
             Ok(address) => parsed.push(address),
-            Err(_) => errors.push(FieldError::invalid(path.index(at), address, NOT_AN_ADDRESS)),
+            Err(_) => errors.push(FieldError::invalid(path.index(at), address, common::NOT_AN_ADDRESS)),
         }
     }
     if list.len() > 2 {
@@ -354,7 +355,7 @@ pub(super) fn status(object: &Value) -> Vec<FieldError> {
         let path = path.index(at);
         let address = text(one, "/ip");
         if !address.is_empty() && address.parse::<IpAddr>().is_err() {
-            errors.push(FieldError::invalid(path.child("ip"), &json!(address), NOT_AN_ADDRESS));
+            errors.push(FieldError::invalid(path.child("ip"), &json!(address), common::NOT_AN_ADDRESS));
         }
         let name = text(one, "/hostname");
         if !name.is_empty() {

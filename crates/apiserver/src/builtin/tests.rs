@@ -1,1 +1,0 @@
-//! Facts recorded from a real server.
