@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 use crate::field::{FieldError, Path, Problem};
+use crate::names::{dns1035_label, dns1123_subdomain};
 use crate::schema::{Kind, Schema, follow_path};
 
 use super::goshape;
-use super::names_of;
 use super::openapi::Inspection;
 
 /// What is wrong with a new definition.
@@ -70,6 +70,14 @@ pub(super) fn validate_status(definition: &Value) -> Vec<FieldError> {
     validate_names(&definition["status"]["acceptedNames"], &Path::new("status.acceptedNames"))
 }
 
+fn not_label(text: &str) -> Option<String> {
+    Some(dns1035_label(text).join(",")).filter(|why| !why.is_empty())
+}
+
+fn not_subdomain(text: &str) -> Option<String> {
+    Some(dns1123_subdomain(text).join(",")).filter(|why| !why.is_empty())
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -96,7 +104,7 @@ fn validate_spec(spec: &Value) -> Vec<FieldError> {
     let group = text(&spec["group"]);
     if group.is_empty() {
         errors.push(FieldError::required(at.child("group"), ""));
-    } else if let Some(why) = names_of::not_dns_1123_subdomain(group) {
+    } else if let Some(why) = not_subdomain(group) {
         errors.push(FieldError::invalid(at.child("group"), &spec["group"], why));
     } else if !group.contains('.') {
         errors.push(FieldError::invalid(
@@ -122,7 +130,7 @@ fn validate_spec(spec: &Value) -> Vec<FieldError> {
     }
     for (index, version) in versions.iter().enumerate() {
         let path = at.child("versions").index(index);
-        if let Some(why) = names_of::not_dns_1035(text(&version["name"])) {
+        if let Some(why) = not_label(text(&version["name"])) {
             errors.push(FieldError::invalid(path.child("name"), &Value::from(text(&version["name"])), why));
         }
         errors.append(&mut validate_deprecation(version, &path));
@@ -162,7 +170,7 @@ fn validate_spec(spec: &Value) -> Vec<FieldError> {
     }
     if let Some(first) = versions.first()
         && !text(&first["name"]).is_empty()
-        && let Some(why) = names_of::not_dns_1035(text(&first["name"]))
+        && let Some(why) = not_label(text(&first["name"]))
     {
         errors.push(FieldError::invalid(at.child("version"), &first["name"], why));
     }
@@ -341,14 +349,14 @@ fn validate_names(names: &Value, path: &Path) -> Vec<FieldError> {
     for (field, mixed_case) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
         let name = text(&names[field]);
         let checked = if mixed_case { name.to_lowercase() } else { name.to_owned() };
-        if let Some(why) = names_of::not_dns_1035(&checked).filter(|_| !name.is_empty()) {
+        if let Some(why) = not_label(&checked).filter(|_| !name.is_empty()) {
             let hint = if mixed_case { "may have mixed case, but should otherwise match: " } else { "" };
             errors.push(FieldError::invalid(path.child(field), &names[field], format!("{hint}{why}")));
         }
     }
     let each = |field: &str, errors: &mut Vec<FieldError>| {
         for (index, name) in list(&names[field]).iter().enumerate() {
-            if let Some(why) = names_of::not_dns_1035(text(name)) {
+            if let Some(why) = not_label(text(name)) {
                 errors.push(FieldError::invalid(path.child(field).index(index), name, why));
             }
         }

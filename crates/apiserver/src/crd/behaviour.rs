@@ -1,13 +1,13 @@
 //! How custom resources behave: everything their definition says, applied to their objects.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::field::{FieldError, Path, Problem};
+use crate::names::finalizer_warnings;
 use crate::resource::{Behaviour, Column, Subresource, Through};
 use crate::schema::cel::Rules;
 use crate::schema::{
@@ -150,15 +150,13 @@ impl Behaviour for CustomBehaviour {
     }
 
     fn warnings(&self, object: &Value) -> Vec<String> {
-        finalizers(object).iter().flat_map(|name| finalizer_warnings(name)).collect()
+        finalizer_warnings(object, None)
     }
 
     fn update_warnings(&self, through: Through, object: &Value, old: &Value) -> Vec<String> {
         let mut warnings = Vec::new();
         if through != Through::Sub(Subresource::Status) {
-            let before = finalizers(old);
-            let added = finalizers(object).into_iter().filter(|name| !before.contains(name));
-            warnings.extend(added.flat_map(|name| finalizer_warnings(&name)));
+            warnings.append(&mut finalizer_warnings(object, Some(old)));
         }
         if !self.rules.is_empty() {
             warnings.append(&mut self.rules.validate(&self.schema, object, Some(old)).warnings);
@@ -193,15 +191,10 @@ impl Behaviour for CustomBehaviour {
 
     /// Anything but metadata counts, and a status that has its own door was put back before this is asked.
     fn spec_changed(&self, through: Through, object: &Value, old: &Value) -> bool {
-        let body = |object: &Value| match object {
-            Value::Object(map) => {
-                let mut map = map.clone();
-                map.retain(|key, _| !["apiVersion", "kind", "metadata"].contains(&key.as_str()));
-                Cow::<Value>::Owned(Value::Object(map))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Cow::Owned(object.clone())
-            }
+        let body = |object: &Value| -> BTreeMap<String, Value> {
+            let fields = object.as_object().into_iter().flatten();
+            let counts = |key: &str| !["apiVersion", "kind", "metadata"].contains(&key);
+            fields.filter(|(key, _)| counts(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         through != Through::Sub(Subresource::Status) && body(object) != body(old)
     }
@@ -222,26 +215,6 @@ fn put(object: &mut Value, key: &str, value: Option<Value>) {
             None => map.remove(key),
         };
     }
-}
-
-fn finalizers(object: &Value) -> Vec<String> {
-    let mut names: BTreeSet<String> = BTreeSet::new();
-    let list = object["metadata"]["finalizers"].as_array();
-    names.extend(list.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)));
-    names.into_iter().collect()
-}
-
-fn finalizer_warnings(name: &str) -> Vec<String> {
-    if name.contains('/') || ["orphan", "foregroundDeletion", "kubernetes"].contains(&name) {
-        return Vec::new();
-    }
-    let advice = if name.contains('.') {
-        "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other \
-         finalizer writers"
-    } else {
-        "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
-    };
-    vec![format!("metadata.finalizers: {}: {advice}", json!(name))]
 }
 
 static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::builtin::duration;
 use crate::field::{float, number, shown};
 use crate::resource::Column;
 
@@ -65,14 +66,6 @@ impl Columns {
     }
 }
 
-/// The columns of kinds that show no more than their name and when they were made.
-pub(super) fn name_and_creation() -> Vec<Column> {
-    vec![
-        column("Name", "string", "name", NAME.to_owned(), 0),
-        column("Created At", "date", "", AGE.to_owned(), 0),
-    ]
-}
-
 fn column(name: &str, kind: &str, format: &str, description: String, priority: i32) -> Column {
     const KINDS: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
     const FORMATS: [&str; 9] =
@@ -121,28 +114,7 @@ fn age(text: &str, now: Timestamp) -> String {
         return "<unknown>".to_owned();
     }
     match text.parse::<Timestamp>() {
-        Ok(then) => human_duration(now.as_second() - then.as_second()),
+        Ok(then) => duration::human((now.as_millisecond() - then.as_millisecond()) / 1000),
         Err(_) => "<invalid>".to_owned(),
-    }
-}
-
-/// A time span as `kubectl` shows ages: the largest unit, with the next smaller one while that still tells something.
-pub fn human_duration(seconds: i64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    let two = |big: i64, big_unit: char, small: i64, small_unit: char| {
-        if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        _ if minutes < 10 => two(minutes, 'm', seconds % 60, 's'),
-        _ if minutes < 180 => format!("{minutes}m"),
-        _ if hours < 8 => two(hours, 'h', minutes % 60, 'm'),
-        _ if hours < 48 => format!("{hours}h"),
-        _ if hours < 24 * 8 => two(days, 'd', hours % 24, 'h'),
-        _ if hours < 24 * 365 * 2 => format!("{days}d"),
-        _ if hours < 24 * 365 * 8 => two(days / 365, 'y', days % 365, 'd'),
-        _ => format!("{}y", days / 365),
     }
 }

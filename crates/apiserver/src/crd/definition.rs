@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::builtin::{definition_cells, definition_columns};
 use crate::field::FieldError;
 use crate::resource::{Behaviour, Column, Subresource, Through};
 use crate::schema::is_known_format;
 
-use super::{admit, columns};
+use super::admit;
 
 /// The behaviour of `customresourcedefinitions.apiextensions.k8s.io`.
 #[derive(Clone, Copy, Debug)]
@@ -84,12 +85,11 @@ impl Behaviour for DefinitionBehaviour {
     }
 
     fn columns(&self) -> Vec<Column> {
-        columns::name_and_creation()
+        definition_columns()
     }
 
-    fn cells(&self, object: &Value, _now: Timestamp) -> Vec<Value> {
-        let metadata = &object["metadata"];
-        vec![metadata["name"].clone(), metadata["creationTimestamp"].clone()]
+    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        definition_cells(object, now)
     }
 
     fn reset_fields(&self, through: Through) -> Vec<Vec<&'static str>> {
@@ -199,7 +199,9 @@ fn remember_storage_version(object: &mut Value) {
     match &mut object["status"]["storedVersions"] {
         Value::Array(stored) if stored.contains(&name) => {}
         Value::Array(stored) => stored.push(name),
-        other => *other = json!([name]),
+        none @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            *none = json!([name]);
+        }
     }
 }
 

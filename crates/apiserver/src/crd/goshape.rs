@@ -82,9 +82,9 @@ pub(super) fn schema(value: &Value) -> String {
                 "AllOf" | "OneOf" | "AnyOf" => all(inner),
                 "Not" => schema(inner),
                 "Items" => format!("{{\"Schema\":{},\"JSONSchemas\":null}}", schema(inner)),
-                "AdditionalProperties" | "AdditionalItems" => match inner {
-                    Value::Bool(allows) => format!("{{\"Allows\":{allows},\"Schema\":null}}"),
-                    inner => format!("{{\"Allows\":true,\"Schema\":{}}}", schema(inner)),
+                "AdditionalProperties" | "AdditionalItems" => match inner.as_bool() {
+                    Some(allows) => format!("{{\"Allows\":{allows},\"Schema\":null}}"),
+                    None => format!("{{\"Allows\":true,\"Schema\":{}}}", schema(inner)),
                 },
                 "Properties" | "PatternProperties" | "Definitions" => match inner.as_object() {
                     Some(map) => {
@@ -138,27 +138,19 @@ pub(super) fn versions(list: &Value, shared: [bool; 4]) -> String {
     let [schema_shared, subresources_shared, columns_shared, selectable_shared] = shared;
     let version = |version: &Value| {
         let flag = |key: &str| version[key] == true;
-        let given = |key: &str, shared: bool| if shared { Value::Null } else { version[key].clone() };
-        let schema = match given("schema", schema_shared) {
-            Value::Null => "null".to_owned(),
-            given => format!("{{\"OpenAPIV3Schema\":{}}}", schema(&given["openAPIV3Schema"])),
+        let given = |key: &str, shared: bool| if shared { &Value::Null } else { &version[key] };
+        let listed = |value: &Value, print: fn(&Value) -> String| match value.as_array() {
+            Some(list) => format!("[{}]", list.iter().map(print).collect::<Vec<_>>().join(",")),
+            None => "null".to_owned(),
         };
-        let columns = match given("additionalPrinterColumns", columns_shared) {
-            Value::Array(columns) => {
-                format!("[{}]", columns.iter().map(column).collect::<Vec<_>>().join(","))
-            }
+        let schema = match &given("schema", schema_shared)["openAPIV3Schema"] {
+            found if found.is_object() => format!("{{\"OpenAPIV3Schema\":{}}}", schema(found)),
             _ => "null".to_owned(),
         };
-        let selectable = match given("selectableFields", selectable_shared) {
-            Value::Array(fields) => {
-                let paths: Vec<String> = fields
-                    .iter()
-                    .map(|field| format!("{{\"JSONPath\":{}}}", json(&field["jsonPath"])))
-                    .collect();
-                format!("[{}]", paths.join(","))
-            }
-            _ => "null".to_owned(),
-        };
+        let columns = listed(given("additionalPrinterColumns", columns_shared), column);
+        let selectable = listed(given("selectableFields", selectable_shared), |field| {
+            format!("{{\"JSONPath\":{}}}", json(&field["jsonPath"]))
+        });
         format!(
             "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
              \"Subresources\":{},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",
@@ -167,7 +159,7 @@ pub(super) fn versions(list: &Value, shared: [bool; 4]) -> String {
             flag("storage"),
             flag("deprecated"),
             json(&version["deprecationWarning"]),
-            subresources(&given("subresources", subresources_shared)),
+            subresources(given("subresources", subresources_shared)),
         )
     };
     format!("[{}]", list.iter().map(version).collect::<Vec<_>>().join(","))

@@ -8,7 +8,6 @@ mod defaults;
 mod definition;
 mod goshape;
 pub mod jsonpath;
-mod names_of;
 mod openapi;
 mod scale;
 mod structural;
@@ -20,7 +19,6 @@ use crate::schema::{ParseError, Schema, SchemaRef, object_meta};
 
 pub use accept::{accept_names, is_established, set_terminating};
 pub use behaviour::CustomBehaviour;
-pub use columns::human_duration;
 pub use definition::DefinitionBehaviour;
 pub use scale::Scale;
 

@@ -267,9 +267,11 @@ impl Inspection {
         let at = |key: &str| path.child(key);
         if !keys.is_empty() && list_type != "map" {
             let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-            self.schema.push(match list_type {
-                Value::Null => FieldError::required(at("x-kubernetes-list-type"), detail),
-                given => FieldError::invalid(at("x-kubernetes-list-type"), given, detail),
+            let path = at("x-kubernetes-list-type");
+            self.schema.push(if list_type.is_null() {
+                FieldError::required(path, detail)
+            } else {
+                FieldError::invalid(path, list_type, detail)
             });
         }
         if list_type == "map" {

@@ -232,17 +232,23 @@ fn unqualified_finalizers(names: &[&str], path: &Path) -> Vec<FieldError> {
     errors
 }
 
-/// The warnings the server sends for custom resources whose finalizers have no domain.
-pub fn finalizer_warnings(object: &Value) -> Vec<String> {
+/// The warnings the server sends for custom resources whose finalizers have no domain, each name once. On a replacement
+/// only those that `old` did not have are told.
+pub fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let none = Value::Null;
-    let names = finalizers(object.get("metadata").unwrap_or(&none));
+    let mut names = finalizers(object.get("metadata").unwrap_or(&none));
+    let before = finalizers(old.and_then(|old| old.get("metadata")).unwrap_or(&none));
+    names.sort_unstable();
+    names.dedup();
     names
         .into_iter()
         .filter(|name| !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion"))
+        .filter(|name| !before.contains(name))
         .map(|name| {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
             format!(
-                "metadata.finalizers: {}: prefer a domain-qualified finalizer name including a path (/) to avoid \
-                 accidental conflicts with other finalizer writers",
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts \
+                 with other finalizer writers",
                 crate::field::quoted(name)
             )
         })

@@ -1,8 +1,9 @@
 //! Whole Kubernetes objects inside a custom resource (`x-kubernetes-embedded-resource`).
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
+use crate::names::{self, NameRule, dns1035_label};
 
 use super::{Additional, Schema};
 
@@ -44,6 +45,7 @@ fn validate(schema: &Schema, value: &Value, at: &Path) -> Vec<FieldError> {
         Value::Object(map) => {
             if schema.embedded_resource {
                 errors.append(&mut validate_type(map, at));
+                errors.append(&mut validate_metadata(map, at));
             }
             for (key, inner) in map {
                 if let Some(property) = schema.properties.get(key) {
@@ -87,7 +89,8 @@ fn validate_type(map: &Map<String, Value>, at: &Path) -> Vec<FieldError> {
                 ));
             }
             Some(text) if key == "kind" => {
-                if let Some(why) = not_dns_1035(&text.to_lowercase()) {
+                let why = dns1035_label(&text.to_lowercase()).join(",");
+                if !why.is_empty() {
                     let detail = format!("may have mixed case, but should otherwise match: {why}");
                     errors.push(FieldError::invalid(path, value, detail));
                 }
@@ -98,18 +101,18 @@ fn validate_type(map: &Map<String, Value>, at: &Path) -> Vec<FieldError> {
     errors
 }
 
-/// Why a text is not a DNS-1035 label, in the server's words.
-pub(crate) fn not_dns_1035(text: &str) -> Option<String> {
-    if text.len() > 63 {
-        return Some("must be no more than 63 characters".to_owned());
+/// What is wrong with embedded metadata. A name may be left out, and there is a namespace only where one is given.
+fn validate_metadata(map: &Map<String, Value>, at: &Path) -> Vec<FieldError> {
+    let Some(Value::Object(metadata)) = map.get("metadata") else { return Vec::new() };
+    let mut metadata = metadata.clone();
+    if metadata.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
+        metadata.insert("name".to_owned(), Value::from("unnamed"));
     }
-    let ok = text.starts_with(|c: char| c.is_ascii_lowercase())
-        && !text.ends_with('-')
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    (!ok).then(|| {
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, \
-         and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
-         '[a-z]([-a-z0-9]*[a-z0-9])?')"
-            .to_owned()
-    })
+    let namespaced = metadata.get("namespace").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    let rules = names::Rules { name: NameRule::PathSegment, namespaced, qualified_finalizers: true };
+    let mut errors = names::validate(&json!({"metadata": metadata}), rules);
+    for error in &mut errors {
+        error.path = at.child(error.path.as_str());
+    }
+    errors
 }

@@ -299,9 +299,9 @@ impl Checker {
             Expr::Map(_) => Type::Map(Box::new(Type::Dyn)),
             Expr::Comprehension(inner) => self.comprehension(inner, scope),
             Expr::Call(call) => {
-                let is_namespace = |target: &IdedExpr| match &target.expr {
-                    Expr::Ident(name) => !scope.contains_key(name) && NAMESPACES.contains(&name.as_str()),
-                    _ => false,
+                let is_namespace = |target: &IdedExpr| {
+                    let Expr::Ident(name) = &target.expr else { return false };
+                    !scope.contains_key(name) && NAMESPACES.contains(&name.as_str())
                 };
                 let mut args: Vec<Type> = Vec::new();
                 if let Some(target) = &call.target {
@@ -325,10 +325,7 @@ impl Checker {
                 {
                     let operand = self.check(operand, scope);
                     let found = self.select(id, &operand, field.inner());
-                    return match found {
-                        already @ Type::Optional(_) => already,
-                        found => Type::Optional(Box::new(found)),
-                    };
+                    return found.optional();
                 }
                 args.extend(call.args.iter().map(|arg| self.check(arg, scope)));
                 self.call(id, &call.func_name, &args)
@@ -343,33 +340,35 @@ impl Checker {
                 None => self.problem(id, format!("undefined field '{field}'")),
             },
             Type::Map(of) => (**of).clone(),
-            Type::Optional(of) => match self.select(id, of, field) {
-                already @ Type::Optional(_) => already,
-                found => Type::Optional(Box::new(found)),
-            },
+            Type::Optional(of) => self.select(id, of, field).optional(),
             Type::Dyn | Type::Null => Type::Dyn,
-            other => self.problem(id, format!("type '{other}' does not support field selection")),
+            Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Text
+            | Type::Bytes
+            | Type::Duration
+            | Type::Timestamp
+            | Type::List(_) => self.problem(id, format!("type '{operand}' does not support field selection")),
         }
     }
 
     fn comprehension(&mut self, inner: &ComprehensionExpr, scope: &Scope) -> Type {
         let range = self.check(&inner.iter_range, scope);
-        let item = match range {
-            Type::List(of) => *of,
-            Type::Map(_) => Type::Text,
-            Type::Dyn => Type::Dyn,
-            other => {
+        let item = match range.item() {
+            Some(item) => item,
+            None => {
                 let message = format!(
-                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                    "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
                 self.problem(inner.iter_range.id, message)
             }
         };
         let mut within = scope.clone();
-        let gathered = match self.check(&inner.accu_init, scope) {
-            Type::List(_) => Type::List(Box::new(Type::Dyn)),
-            other => other,
-        };
+        let begun = self.check(&inner.accu_init, scope);
+        // An empty list says nothing of what will be gathered in it.
+        let gathered = if matches!(begun, Type::List(_)) { Type::List(Box::new(Type::Dyn)) } else { begun };
         within.insert(inner.accu_var.clone(), gathered);
         let mut around = within.clone();
         around.insert(inner.iter_var.clone(), item);

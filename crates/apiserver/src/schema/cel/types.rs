@@ -95,6 +95,31 @@ impl Type {
         }
     }
 
+    /// What a comprehension over this sees; `None` where there can be none.
+    pub(super) fn item(&self) -> Option<Type> {
+        match self {
+            Type::List(of) => Some((**of).clone()),
+            Type::Map(_) => Some(Type::Text),
+            Type::Dyn => Some(Type::Dyn),
+            Type::Null
+            | Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Text
+            | Type::Bytes
+            | Type::Duration
+            | Type::Timestamp
+            | Type::Object(..)
+            | Type::Optional(_) => None,
+        }
+    }
+
+    /// An optional of this, unless it is one already.
+    pub(super) fn optional(self) -> Type {
+        if matches!(self, Type::Optional(_)) { self } else { Type::Optional(Box::new(self)) }
+    }
+
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Type::Int | Type::Uint | Type::Double)
     }
