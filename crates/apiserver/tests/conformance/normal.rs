@@ -140,6 +140,11 @@ impl Normal {
             };
             fields.insert("resourceVersion".into(), placeholder.into());
         }
+        // They are kept in the order of their times, which have a resolution of one second.
+        if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
+            let key = |m: &Value, k: &str| m[k].as_str().unwrap_or_default().to_owned();
+            managers.sort_by_key(|m| (key(m, "operation"), key(m, "manager"), key(m, "subresource")));
+        }
     }
 }
 
