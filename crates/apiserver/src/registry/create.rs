@@ -64,9 +64,6 @@ fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
     if !errors.is_empty() {
         return Err(cx.invalid(&name, &errors));
     }
-    if resource.custom {
-        cx.warnings.extend(names::finalizer_warnings(&object));
-    }
     cx.warnings.extend(resource.behaviour.warnings(&object));
     if revision_given {
         return Err(ApiError::unclassified("resourceVersion should not be set on objects to be created"));
