@@ -16,7 +16,11 @@ macro_rules! recording {
 }
 
 fn resources() -> BTreeMap<String, Resource> {
-    builtin::resources().into_iter().map(|r| (r.store_name(), r)).collect()
+    let place = |r: &Resource| match r.group.as_str() {
+        "" => r.plural.clone(),
+        group => format!("{}.{group}", r.plural),
+    };
+    builtin::resources().into_iter().map(|r| (place(&r), r)).collect()
 }
 
 fn ranges() -> Ranges {
@@ -87,21 +91,26 @@ fn masked(object: &Value, input: &Value) -> Value {
         }
     }
     let mut object: Value = serde_json::from_str(&text).unwrap();
-    for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
         if condition["reason"] == "SchedulingGated" {
             condition["lastTransitionTime"] = json!("?");
         }
     }
     if object["kind"] == "Service" {
         let spec = &mut object["spec"];
+        let asked: Vec<Value> = input["spec"]["clusterIPs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(input["spec"].get("clusterIP"))
+            .cloned()
+            .collect();
+        let given = spec.get_mut("clusterIPs").and_then(Value::as_array_mut);
+        for address in given.into_iter().flatten().filter(|a| !asked.contains(a)) {
+            *address = json!(if address.as_str().unwrap().contains(':') { "IPv6" } else { "IPv4" });
+        }
         if input["spec"].get("clusterIP").is_none() && spec.get("clusterIP").is_some() {
-            let families: Vec<&str> = spec["clusterIPs"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|a| if a.as_str().unwrap().contains(':') { "v6" } else { "v4" })
-                .collect();
-            spec["clusterIPs"] = json!(families);
             spec["clusterIP"] = json!("?");
         }
         if spec.get("healthCheckNodePort").is_some() {
@@ -160,6 +169,19 @@ fn a_new_object_is_stored_or_refused_as_the_real_server_does() {
     let differences = recorded.iter().filter_map(|entry| {
         let resource = &resources[entry["resource"].as_str().unwrap()];
         difference(entry, create(resource, entry["input"].clone()))
+    });
+    assert_none(differences.collect());
+}
+
+#[test]
+fn a_replacement_is_stored_or_refused_as_the_real_server_does() {
+    let resources = resources();
+    let recorded = recording!("updates.json");
+    assert!(recorded.len() >= 60, "the recording is complete");
+    let differences = recorded.iter().filter_map(|entry| {
+        let resource = &resources[entry["resource"].as_str().unwrap()];
+        let answer = update(resource, through(&entry["through"]), entry["input"].clone(), &entry["old"]);
+        difference(entry, answer)
     });
     assert_none(differences.collect());
 }

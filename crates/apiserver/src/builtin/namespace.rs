@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::access::{fill_map, items, keep, object_at, text};
+use super::access::{fill_map, items, keep, object_at, present, text};
 use super::table::{self, AGE, NAME, columns};
 use super::typed::Typed;
+use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, NameRule, Subresource, Through};
 
 /// The label every namespace carries its own name in, so that policies can select it.
@@ -45,6 +46,21 @@ impl Behaviour for Namespaces {
             Through::Sub(Subresource::Status) => keep(object, old, "spec"),
             Through::Sub(_) => keep(object, old, "status"),
         }
+    }
+
+    fn validate_update(&self, through: Through, object: &Value, _old: &Value) -> Vec<FieldError> {
+        let deleting = present(object, "/metadata/deletionTimestamp");
+        let (wanted, when) = if deleting { ("Terminating", "not empty") } else { ("Active", "empty") };
+        let phase = text(object, "/status/phase");
+        if through != Through::Sub(Subresource::Status) || phase == wanted {
+            return Vec::new();
+        }
+        // Spelled with a capital upstream; clients match on it.
+        vec![FieldError::invalid(
+            Path::new("status.Phase"),
+            &json!(phase),
+            format!("may only be '{wanted}' if `deletionTimestamp` is {when}"),
+        )]
     }
 
     fn selectable(&self, object: &Value) -> Vec<(&'static str, String)> {

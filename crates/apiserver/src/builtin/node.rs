@@ -66,8 +66,16 @@ impl Behaviour for Nodes {
         let addresses = items(object, "/status/addresses");
         for (at, address) in addresses.iter().enumerate() {
             if addresses[..at].contains(address) {
-                let shown = json!({"Type": address["type"], "Address": address["address"]});
-                errors.push(FieldError::duplicate(Path::new("status.addresses").index(at), &shown));
+                errors.push(FieldError {
+                    problem: Problem::Duplicate,
+                    path: Path::new("status.addresses").index(at),
+                    // Shown with the names the fields have inside a server, not those of the API.
+                    value: Some(format!(
+                        "{{\"Type\":{},\"Address\":{}}}",
+                        address["type"], address["address"]
+                    )),
+                    detail: String::new(),
+                });
             }
         }
         let spec = Path::new("spec");

@@ -52,7 +52,11 @@ pub(crate) fn serve(
             set(core, call, resource, namespace, name, &options, |now| patched(kind, &call.body, now))?
         }
         _ => {
-            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, call.method.as_str()));
+            return Err(ApiError::method_not_allowed(
+                &resource.group,
+                &resource.plural,
+                call.method.as_str(),
+            ));
         }
     };
     Ok(Outcome::Whole {

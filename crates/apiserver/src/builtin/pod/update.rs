@@ -134,11 +134,10 @@ fn gate_errors(object: &Value, old: &Value) -> Vec<FieldError> {
         .iter()
         .enumerate()
         .filter(|(_, gate)| !was.contains(gate))
-        .map(|(at, _)| {
+        .map(|(at, gate)| {
             FieldError::forbidden(
-                Path::new("spec.schedulingGates").index(at),
-                "only deletion is allowed, but found new scheduling gate".to_owned()
-                    + &format!(" '{}'", text(&items(object, "/spec/schedulingGates")[at], "/name")),
+                Path::new("spec.schedulingGates").index(at).child("name"),
+                format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "/name")),
             )
         })
         .collect()

@@ -57,6 +57,7 @@ impl Behaviour for Services {
 
     fn prepare_create(&self, object: &mut Value) {
         object["status"] = json!({"loadBalancer": {}});
+        drop_meaningless(&mut object["spec"]);
     }
 
     fn prepare_update(&self, through: Through, object: &mut Value, old: &Value) {
@@ -66,6 +67,7 @@ impl Behaviour for Services {
         }
         keep(object, old, "status");
         drop_dependent(object, old);
+        drop_meaningless(&mut object["spec"]);
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
@@ -206,6 +208,13 @@ fn drop_dependent(object: &mut Value, old: &Value) {
     }
     if !balanced(is) {
         object["status"]["loadBalancer"] = json!({});
+    }
+}
+
+/// A name outside the cluster has no traffic inside it to steer.
+fn drop_meaningless(spec: &mut Value) {
+    if text(spec, "/type") == "ExternalName" {
+        remove(spec, "internalTrafficPolicy");
     }
 }
 

@@ -357,6 +357,15 @@ pub(super) fn status(object: &Value) -> Vec<FieldError> {
         if !address.is_empty() && address.parse::<IpAddr>().is_err() {
             errors.push(FieldError::invalid(path.child("ip"), &json!(address), common::NOT_AN_ADDRESS));
         }
+        let mode = path.child("ipMode");
+        match (address, one.get("ipMode")) {
+            ("", None) => {}
+            ("", Some(_)) => {
+                errors.push(FieldError::forbidden(mode, "may not be specified when `ip` is not set"));
+            }
+            (_, None) => errors.push(FieldError::required(mode, "must be specified when `ip` is set")),
+            (_, Some(_)) => errors.extend(common::one_of(one, "ipMode", &path, &["Proxy", "VIP"])),
+        }
         let name = text(one, "/hostname");
         if !name.is_empty() {
             errors.extend(common::subdomain(name, path.child("hostname")));
