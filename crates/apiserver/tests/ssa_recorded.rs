@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use netferry_apiserver::schema::{Loader, Schema, SchemaRef, apply_defaults};
-use netferry_apiserver::ssa::{Target, apply, keep_times, track_update};
+use netferry_apiserver::ssa::{ScaleWrite, Target, apply, keep_times, scale, track_update};
 use serde_json::{Value, json};
 
 fn read(path: &str) -> Value {
@@ -98,13 +98,13 @@ fn every_recorded_sequence_ends_with_the_owners_and_refusals_of_the_real_server(
     assert!(cases.len() >= 40, "only {} cases", cases.len());
     for case in cases {
         let (name, kind) = (case["name"].as_str().expect("a name"), case["kind"].as_str().expect("a kind"));
-        let home = case["apiVersion"].as_str().expect("a version");
-        let schema = schemas
-            .entry((home.to_owned(), kind.to_owned()))
-            .or_insert_with(|| schema_of(home, kind))
-            .clone();
         let mut live = Value::Null;
         for (index, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
+            let version = step["apiVersion"].as_str().expect("a version");
+            let schema = schemas
+                .entry((version.to_owned(), kind.to_owned()))
+                .or_insert_with(|| schema_of(version, kind))
+                .clone();
             // A controller was there in between.
             if let Some(found) = step.get("found") {
                 live = found.clone();
@@ -120,8 +120,37 @@ fn every_recorded_sequence_ends_with_the_owners_and_refusals_of_the_real_server(
     assert!(failures.is_empty(), "{} steps differ:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// A write to `/scale`: its answer is the object afterwards, the Scale before and after stand beside it.
+fn replay_scale(live: &Value, step: &Value) -> Result<(), String> {
+    let text = |name: &str| step[name].as_str().unwrap_or_default();
+    let write = match step.get("applied") {
+        Some(applied) => ScaleWrite::Apply { applied, force: step["force"] == true },
+        None => ScaleWrite::Update(&step["wanted"]),
+    };
+    let replicas = ["spec", "replicas"];
+    let answer = &step["answer"];
+    let manager = text("manager");
+    match scale(live, text("apiVersion"), &replicas, &step["before"], write, manager, text("now")) {
+        Ok(scaled) => {
+            let mut object = answer.clone();
+            scaled.own(&mut object);
+            let size = |scale: &Value| scale["spec"]["replicas"].as_i64().unwrap_or_default();
+            if object != *answer || size(&scaled.scale) != size(&step["scale"]) {
+                let shown = |object: &Value| object["metadata"]["managedFields"].to_string();
+                return Err(format!("\n  owners   {}\n  expected {}", shown(&object), shown(answer)));
+            }
+            Ok(())
+        }
+        Err(error) if error.to_status() == *answer => Ok(()),
+        Err(error) => Err(format!("\n  refused with {}\n  expected     {answer}", error.to_status())),
+    }
+}
+
 fn replay(schema: &SchemaRef, kind: &str, live: &Value, step: &Value) -> Result<(), String> {
     let text = |name: &str| step[name].as_str().unwrap_or_default();
+    if step["op"] == "scale" {
+        return replay_scale(live, step);
+    }
     let subresource = step["subresource"].as_str();
     let reset = reset_of(kind, subresource.is_some());
     let target =

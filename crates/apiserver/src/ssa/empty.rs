@@ -48,6 +48,7 @@ pub(crate) fn empty(api_version: &str, kind: &str) -> Value {
         ("discovery.k8s.io/v1", "EndpointSlice") => {
             json!({"metadata": {}, "addressType": "", "endpoints": null, "ports": null})
         }
+        ("autoscaling/v1", "Scale") => json!({"metadata": {}, "spec": {}, "status": {"replicas": 0}}),
         ("coordination.k8s.io/v1", "Lease") => json!({"metadata": {}, "spec": {}}),
         ("networking.k8s.io/v1", "NetworkPolicy") => json!({"metadata": {}, "spec": {"podSelector": {}}}),
         ("apps/v1", "Deployment") => json!({"metadata": {}, "status": {},

@@ -8,6 +8,7 @@
 //!    decoding and defaulting and before the kind's `prepare_*` steps: what the server adds by itself (addresses,
 //!    generations, what admission fills in) belongs to nobody. The result of [`apply`] is not defaulted yet and
 //!    holds the nulls the patch holds, so it goes the way of a decoded body;
+//!    A write through `/scale` is tracked by [`scale`] instead;
 //! 3. [`keep_times`] on an update, right before it is compared with the stored object to see whether there is
 //!    anything to write: a write that changed nothing but times is none.
 
@@ -19,6 +20,7 @@ mod managed;
 mod merge;
 mod options;
 mod scalar;
+mod scale;
 mod typed;
 mod types;
 mod update;
@@ -31,6 +33,7 @@ use serde_json::{Value, json};
 
 pub use fields::{BadFields, Element, Set, show};
 pub use options::{check_manager, check_options, manager_name};
+pub use scale::{ScaleWrite, Scaled, scale};
 
 use crate::resource::{Resource, Subresource, Through};
 use crate::schema::Schema;
@@ -38,7 +41,7 @@ use crate::status::ApiError;
 use managed::{Owner, Owners};
 use typed::{Duplicates, fits};
 use types::Type;
-use update::{Conflict, Place};
+use update::{Conflict, Place, Versions};
 
 /// The resource a write goes to.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +52,8 @@ pub struct Target<'a> {
     pub api_version: &'a str,
     /// `Deployment`.
     pub kind: &'a str,
-    /// Every `apiVersion` the resource is served in; fields owned in another are forgotten. Empty: all are known.
+    /// Every `apiVersion` the resource has; fields owned in another are forgotten. Empty: not known, so a built-in
+    /// kind has the one of the request and a custom resource all of its group.
     pub served: &'a [String],
     /// `status` for a write through that subresource.
     pub subresource: Option<&'a str>,
@@ -98,7 +102,14 @@ impl<'a> Target<'a> {
         for path in self.reset {
             reset.insert(&path.iter().map(|name| Element::field(*name)).collect::<Vec<_>>());
         }
-        Place { ty: Type::object(self.schema), api_version: self.api_version, served: self.served, reset }
+        let versions = if !self.served.is_empty() {
+            Versions::Listed(self.served)
+        } else if empty::is_built_in(self.api_version, self.kind) {
+            Versions::One(self.api_version)
+        } else {
+            Versions::GroupOf(self.api_version)
+        };
+        Place { ty: Type::object(self.schema), api_version: self.api_version, versions, reset }
     }
 
     fn owner(&self, manager: &str, applied: bool) -> Owner {

@@ -17,10 +17,31 @@ pub(crate) struct Place<'a> {
     pub(crate) ty: Type<'a>,
     /// The version of the request.
     pub(crate) api_version: &'a str,
-    /// Every version the resource is served in; empty means all are taken as served.
-    pub(crate) served: &'a [String],
+    /// Whether the owners of fields named in a version can be kept: whether the object has that version, too.
+    pub(crate) versions: Versions<'a>,
     /// Fields this write cannot set, so nobody owns them through it.
     pub(crate) reset: Set,
+}
+
+/// The versions a resource has.
+pub(crate) enum Versions<'a> {
+    /// These.
+    Listed(&'a [String]),
+    /// Only this one.
+    One(&'a str),
+    /// All of this one's group.
+    GroupOf(&'a str),
+}
+
+impl Versions<'_> {
+    fn include(&self, api_version: &str) -> bool {
+        let group = |api_version: &str| api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
+        match self {
+            Versions::Listed(all) => all.iter().any(|one| one == api_version),
+            Versions::One(only) => *only == api_version,
+            Versions::GroupOf(one) => group(one) == group(api_version),
+        }
+    }
 }
 
 /// A field that two managers want to have different values.
@@ -35,7 +56,7 @@ impl Place<'_> {
     fn current(&self, owners: Owners) -> Owners {
         owners
             .into_iter()
-            .filter(|(_, owner)| self.served.is_empty() || self.served.contains(&owner.api_version))
+            .filter(|(_, owner)| self.versions.include(&owner.api_version))
             .map(|(identity, mut owner)| {
                 owner.set = reconciled(&owner.set, self.ty);
                 (identity, owner)
@@ -103,12 +124,13 @@ impl Place<'_> {
         mut applier: Owner,
         force: bool,
     ) -> Result<(Option<Value>, Owners), Vec<Conflict>> {
+        let identity = applier.identity();
+        // The time of its last apply counts even where the version of that apply is gone.
+        applier.time = owners.get(&identity).and_then(|last| last.time.clone());
         let mut owners = self.current(owners);
         let merged = merge(live, applied, self.ty);
-        let identity = applier.identity();
         let last = owners.remove(&identity);
         applier.set = field_set(applied, self.ty).recursive_difference(&self.reset);
-        applier.time = last.as_ref().and_then(|last| last.time.clone());
         owners.insert(identity.clone(), applier);
         let pruned = match &last {
             Some(last) if !last.set.is_empty() => self.prune(&merged, &owners, last),
