@@ -185,3 +185,106 @@ fn a_replacement_is_stored_or_refused_as_the_real_server_does() {
     });
     assert_none(differences.collect());
 }
+
+#[test]
+fn a_row_shows_what_the_real_server_prints() {
+    let resources = resources();
+    let recorded = recording!("rows.json");
+    assert!(recorded.len() >= 50, "the recording is complete");
+    let differences = recorded.iter().filter_map(|entry| {
+        let kind = &resources[entry["resource"].as_str().unwrap()].behaviour;
+        let now: Timestamp = entry["now"].as_str().unwrap().parse().unwrap();
+        let ours = json!([kind.cells(&entry["object"], now), kind.row_conditions(&entry["object"])]);
+        let conditions = entry.get("conditions").cloned().unwrap_or(json!([]));
+        let theirs = json!([entry["cells"], conditions]);
+        (ours != theirs).then(|| format!("{}\n  ours:   {ours}\n  theirs: {theirs}", entry["fact"]))
+    });
+    assert_none(differences.collect());
+}
+
+#[test]
+fn reading_a_stored_object_and_writing_it_back_changes_nothing() {
+    let resources = resources();
+    let stored =
+        recording!("creates.json").into_iter().chain(recording!("updates.json")).filter_map(|mut entry| {
+            let stored = entry.get_mut("stored")?.take();
+            Some((entry, stored))
+        });
+    let shown = recording!("rows.json").into_iter().map(|mut entry| {
+        let object = entry["object"].take();
+        (entry, object)
+    });
+    let differences = stored.chain(shown).filter_map(|(entry, object)| {
+        let mut again = object.clone();
+        resources[entry["resource"].as_str().unwrap()].behaviour.default(&mut again);
+        (again != object).then(|| format!("{}\n  stored: {object}\n  again:  {again}", entry["fact"]))
+    });
+    assert_none(differences.collect());
+}
+
+#[test]
+fn every_kind_has_the_columns_and_names_of_the_real_server() {
+    let resources = resources();
+    let recorded = recording!("kinds.json");
+    assert_eq!(recorded.len(), resources.len(), "every kind was recorded");
+    for entry in recorded {
+        let resource = &resources[entry["resource"].as_str().unwrap()];
+        let columns: Vec<Value> = resource
+            .behaviour
+            .columns()
+            .iter()
+            .map(|c| json!({"name": c.name, "type": c.kind, "format": c.format, "priority": c.priority}))
+            .collect();
+        assert_eq!(json!(columns), entry["columns"], "columns of {}", entry["resource"]);
+        let own = &entry["discovery"][0];
+        assert_eq!(own["kind"], json!(resource.kind));
+        assert_eq!(own["singularName"], json!(resource.singular));
+        assert_eq!(own["namespaced"], json!(resource.namespaced));
+        let or_null = |names: &[String]| if names.is_empty() { Value::Null } else { json!(names) };
+        assert_eq!(own["shortNames"], or_null(&resource.short_names), "short names of {}", entry["resource"]);
+        assert_eq!(own["categories"], or_null(&resource.categories), "categories of {}", entry["resource"]);
+        let collections = own["verbs"].as_array().unwrap().contains(&json!("deletecollection"));
+        assert_eq!(collections, resource.behaviour.deletes_collections(), "{}", entry["resource"]);
+        assert_eq!(
+            entry["discovery"].as_array().unwrap().len() - 1,
+            resource.subresources.len(),
+            "subresources of {}",
+            entry["resource"]
+        );
+    }
+}
+
+#[test]
+fn an_event_survives_the_way_through_the_other_api() {
+    for entry in recording!("rows.json").iter().filter(|e| e["resource"] == "events") {
+        let newer = builtin::event_from_core(&entry["object"]);
+        assert_eq!(newer["apiVersion"], "events.k8s.io/v1");
+        assert!(newer.get("involvedObject").is_none() && newer.get("regarding").is_some());
+        assert_eq!(builtin::event_to_core(&newer), entry["object"], "{}", entry["fact"]);
+    }
+}
+
+#[test]
+fn the_documents_name_every_served_kind_where_kubectl_looks_for_it() {
+    for (place, resource) in resources() {
+        let group_version = match resource.group.as_str() {
+            "" => "api/v1".to_owned(),
+            group => format!("apis/{group}/v1"),
+        };
+        let document: Value =
+            serde_json::from_slice(builtin::openapi_document(&group_version).expect("a document")).unwrap();
+        let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+        let patch =
+            &document["paths"][format!("/{group_version}{scope}/{}/{{name}}", resource.plural)]["patch"];
+        assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], json!(resource.kind), "{place}");
+        let parameters = patch["parameters"].as_array().unwrap();
+        assert!(
+            parameters.iter().any(|p| p["name"] == "fieldValidation" && p["in"] == "query"),
+            "kubectl asks the server to validate {place} only when the patch says it can"
+        );
+        assert!(
+            patch["requestBody"]["content"].get("application/strategic-merge-patch+json").is_some(),
+            "kubectl apply sends strategic merge patches for {place} only when they are listed"
+        );
+    }
+}
