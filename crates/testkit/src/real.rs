@@ -22,6 +22,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// A port found free may be taken by somebody else before the program binds it; this often we try again.
 const ATTEMPTS: usize = 3;
+/// Whom the administrator's certificate names.
+pub const ADMIN_BY_CERTIFICATE: (&str, &str) = ("admin-by-certificate", "system:masters");
 /// The bearer token of the administrator.
 const TOKEN: &str = "administrator-of-a-throw-away-cluster";
 

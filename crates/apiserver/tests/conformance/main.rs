@@ -17,6 +17,13 @@ mod watch;
 use std::collections::BTreeSet;
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_embedded_server_gives_the_recorded_answers() {
+    let server = server::embedded::Embedded::open();
+    let failures = suite::run_all(&server, "the_embedded_server_gives_the_recorded_answers", false).await;
+    assert_eq!(failures, 0, "{failures} cases failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_real_server_gives_the_recorded_answers() {
     let mut server = server::real::Real::start().await;
     let failures =

@@ -76,3 +76,64 @@ pub(crate) mod real {
         }
     }
 }
+
+/// The embedded server, called in process without a socket.
+pub(crate) mod embedded {
+    use std::sync::Arc;
+
+    use super::*;
+    use axum::body::Body;
+    use futures::{FutureExt, StreamExt};
+    use netferry_apiserver::auth::{Credentials, PeerCertificate};
+    use netferry_apiserver::{ApiServer, Settings};
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use tower::ServiceExt;
+
+    const TOKEN: &str = "administrator-of-an-embedded-server";
+
+    pub(crate) struct Embedded {
+        server: ApiServer,
+        router: axum::Router,
+        certificate: PeerCertificate,
+    }
+
+    impl Embedded {
+        pub(crate) fn open() -> Embedded {
+            let server = ApiServer::open(Settings::default()).expect("a server in memory opens");
+            let router = server.guarded(Credentials { admin_token: TOKEN.to_owned() });
+            let (user, group) = netferry_testkit::real::ADMIN_BY_CERTIFICATE;
+            let identity = netferry_testkit::Identity::of(user, group).expect("a certificate");
+            let der = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).expect("a PEM certificate");
+            Embedded { server, router, certificate: PeerCertificate(Arc::from(der.as_ref())) }
+        }
+    }
+
+    impl Server for Embedded {
+        fn send(&self, auth: Auth, mut request: Request<Bytes>) -> BoxFuture<'_, Result<Answer, String>> {
+            let token = match auth {
+                Auth::Token => Some(TOKEN),
+                Auth::Wrong => Some(WRONG_TOKEN),
+                Auth::None | Auth::Certificate => None,
+            };
+            if let Some(token) = token {
+                let value = format!("Bearer {token}").parse().expect("a token is a header value");
+                request.headers_mut().insert(http::header::AUTHORIZATION, value);
+            }
+            if auth == Auth::Certificate {
+                request.extensions_mut().insert(self.certificate.clone());
+            }
+            let answered = self.router.clone().oneshot(request.map(Body::from));
+            async move {
+                let Ok(answer) = answered.await;
+                Ok(answer.map(|body| body.into_data_stream().map(|part| part.map_err(|e| e.to_string())).boxed()))
+            }
+            .boxed()
+        }
+
+        fn compact(&self, _revision: u64) -> BoxFuture<'_, Result<(), String>> {
+            self.server.forget_history();
+            async { Ok(()) }.boxed()
+        }
+    }
+}
