@@ -10,6 +10,7 @@
 //!
 //! Annotation values are parsed once, at the edge, into types that cannot hold a wrong value:
 //! see [`annotation`].
+#![allow(clippy::duplicated_attributes, reason = "two printed columns of the same type are not a repetition")]
 
 pub mod annotation;
 mod crd;

@@ -128,10 +128,12 @@ pub(crate) fn operator_conditions(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Rules of a network written in CIDR notation, IPv4, no longer than `longest`.
+///
+/// A leading zero is refused by name: one reader takes `010` for ten, another for eight.
 pub(crate) fn v4_subnet(longest: u8) -> Value {
     json!([
         rule(
-            "isCIDR(self) && cidr(self).ip().family() == 4",
+            "isCIDR(self) && cidr(self).ip().family() == 4 && !self.matches('(^|[.])0[0-9]')",
             "must be an IPv4 network in CIDR notation, such as 100.64.0.0/16"
         ),
         rule(
@@ -154,11 +156,6 @@ pub(crate) fn v6_subnet() -> Value {
             "must hold enough addresses: the prefix may be at most /125"
         ),
     ])
-}
-
-/// `true` for a field a server would fill in by itself; used to keep printed objects small.
-pub(crate) fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// For a status: what is missing there was not written, and a server must not make it up.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use super::Wired;
+use super::{Wired, decimal};
 
 /// One address with prefix length per family; never neither.
 ///
@@ -75,16 +75,20 @@ impl Wired for FamilyPair {
     }
 }
 
+/// Stricter than the parser of [`IpNet`], which takes `010` for an octet: another reader may take it for eight.
+fn parse(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    IpNet::new(address.parse().ok()?, decimal(length).ok()?).ok()
+}
+
 /// An address with prefix length; the host part is kept.
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
-    text.parse().map_err(|_| format!("{text:?} is not an address with prefix length"))
+    parse(text).ok_or_else(|| format!("{text:?} is not an address with prefix length"))
 }
 
 /// A network; a host part, which other writers leave in, is cut off.
 pub(crate) fn truncated(text: &str) -> Result<IpNet, String> {
-    text.parse::<IpNet>()
-        .map(|net| net.trunc())
-        .map_err(|_| format!("{text:?} is not a network in CIDR notation"))
+    parse(text).map(|net| net.trunc()).ok_or_else(|| format!("{text:?} is not a network in CIDR notation"))
 }
 
 /// A bare address.

@@ -216,6 +216,3 @@ pub(crate) fn decimal<N: std::str::FromStr>(value: &str) -> Result<N, String> {
         _ => Err(format!("{value:?} is not a decimal number of the expected size")),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -15,10 +15,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     rewrite(&mut schema);
-    match schema {
-        Value::Object(map) => map,
-        other => unreachable!("a struct's schema is an object, not {other}"),
-    }
+    serde_json::from_value(schema).expect("the schema of a struct is an object")
 }
 
 fn rewrite(schema: &mut Value) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::annotation::{AnnotationError, Wired, json_annotation};
+use crate::annotation::{AnnotationError, Wired, json_annotation, network};
 
 /// `netferry.dev/mtu-observed`, on a node: the MTU of every managed interface and route as the kernel
 /// has them now, and what the network cards could do.
@@ -64,12 +64,18 @@ pub struct NicRange {
 #[serde(deny_unknown_fields)]
 pub struct RouteMtu {
     /// Where to; `0.0.0.0/0` and `::/0` are the default routes.
+    #[serde(deserialize_with = "strictly")]
     pub to: IpNet,
     /// Through which interface.
     pub interface: String,
     /// The most it lets out; absent, as much as the interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+}
+
+fn strictly<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<IpNet, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    network(&text).map_err(serde::de::Error::custom)
 }
 
 /// What new pods on the node get.

@@ -48,8 +48,8 @@ pub struct MachineConfigSpec {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub extensions: Vec<String>,
     /// FIPS mode.
-    #[serde(default, skip_serializing_if = "schema::is_false")]
-    pub fips: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fips: Option<bool>,
     /// `default`, `realtime` or `64k-pages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_type: Option<String>,

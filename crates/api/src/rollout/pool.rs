@@ -58,8 +58,8 @@ pub struct MachineConfigPoolSpec {
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
     /// No further node is started on its way; those that are finish.
-    #[serde(default, skip_serializing_if = "schema::is_false")]
-    pub paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
     /// Most nodes that may be unavailable, as a number or a percentage rounded down; 0 counts as 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_string")]
@@ -68,6 +68,13 @@ pub struct MachineConfigPoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "configuration")]
     pub configuration: Option<PoolConfiguration>,
+}
+
+impl MachineConfigPoolSpec {
+    /// Whether further nodes are held back.
+    pub fn is_paused(&self) -> bool {
+        self.paused.unwrap_or(false)
+    }
 }
 
 /// A rendered MachineConfig and what it was made from.
