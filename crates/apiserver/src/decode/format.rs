@@ -1,4 +1,4 @@
-//! Strings that Go decodes into something else: bytes and times.
+//! Strings that Go decodes into something else: bytes, times and quantities.
 
 /// Checks standard base64 as Go's decoder does; the complaint names the first byte that does not belong.
 pub(crate) fn base64(text: &str) -> Result<(), String> {
@@ -69,4 +69,39 @@ fn stuck(text: &str) -> String {
         rest = &rest[width..];
     }
     format!("{} as \"Z07:00\"", crate::field::quoted(rest))
+}
+
+/// What anything that is no quantity at all is told.
+pub(crate) const NO_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// Checks a `resource.Quantity`: a decimal number and a unit or exponent.
+pub(crate) fn quantity(text: &str) -> Result<(), String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    if number.is_empty() || !suffix.is_ascii() {
+        return Err(NO_QUANTITY.to_owned());
+    }
+    if number.matches('.').count() > 1 || number == "." {
+        return Err("unable to parse numeric part of quantity".to_owned());
+    }
+    let exponent = |digits: &str| {
+        let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let known = matches!(
+        suffix,
+        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"
+    );
+    if known || suffix.strip_prefix(['e', 'E']).is_some_and(exponent) {
+        return Ok(());
+    }
+    let letters = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+    let digits = letters.strip_prefix(['+', '-']).unwrap_or(letters);
+    Err(if digits.bytes().all(|b| b.is_ascii_digit()) {
+        "unable to parse quantity's suffix".to_owned()
+    } else {
+        NO_QUANTITY.to_owned()
+    })
 }

@@ -12,6 +12,9 @@ mod metadata;
 pub(crate) mod typed;
 pub(crate) mod yaml;
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use serde_json::Value;
 
 use self::doc::Doc;

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::doc::{Doc, join};
-use super::go_types;
+use super::{format, go_types};
 use crate::field::quoted;
 use crate::schema::{Additional, Kind, Schema};
 
@@ -60,6 +60,9 @@ impl Walk {
     }
 
     fn value(&mut self, doc: &Doc, schema: &Schema, path: &str, go_type: Option<&str>) -> Value {
+        if go_types::is_quantity(schema) {
+            return self.quantity(doc);
+        }
         match doc {
             Doc::Null => zero(schema),
             Doc::Object(fields) => self.object(doc, fields, schema, path, go_type),
@@ -183,10 +186,10 @@ impl Walk {
             return Value::Null;
         }
         let refused = match schema.limits.format.as_deref() {
-            Some("byte") => super::format::base64(text),
+            Some("byte") => format::base64(text),
             Some("date-time") => {
                 let micro = schema.name.as_deref().is_some_and(|name| name.ends_with("MicroTime"));
-                match super::format::time(text, micro) {
+                match format::time(text, micro) {
                     Ok(time) => return Value::String(time),
                     Err(refused) => Err(refused),
                 }
@@ -200,9 +203,6 @@ impl Walk {
     }
 
     fn number(&mut self, doc: &Doc, text: &str, schema: &Schema, go_type: Option<&str>) -> Value {
-        if go_types::is_quantity(schema) {
-            return Value::String(text.to_owned());
-        }
         if is_anything(schema) && !schema.int_or_string {
             return super::doc::number(text);
         }
@@ -229,6 +229,22 @@ impl Walk {
                 Value::Null
             }
         }
+    }
+
+    /// A quantity may be written as a number; it is always a string afterwards.
+    fn quantity(&mut self, doc: &Doc) -> Value {
+        let text = match doc {
+            Doc::String(text) | Doc::Number(text) => text.as_str(),
+            Doc::Null => "0",
+            Doc::Bool(_) | Doc::Array(_) | Doc::Object(_) => {
+                self.refuse(format::NO_QUANTITY.to_owned());
+                return Value::Null;
+            }
+        };
+        if let Err(refused) = format::quantity(text) {
+            self.refuse(refused);
+        }
+        Value::String(text.to_owned())
     }
 
     fn mismatch(&mut self, doc: &Doc, number: Option<&str>, schema: &Schema, go_type: Option<&str>) {

@@ -37,6 +37,10 @@ impl Yaml {
 /// Reads the first document.
 pub(crate) fn parse(body: &[u8]) -> Result<Yaml, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    // YAML 1.1 has no tabs before a token; the parser, made for 1.2, lets one pass at the very start.
+    if text.starts_with('\t') && !text.trim_start_matches(['\t', ' ']).starts_with(['\n', '\r', '#']) {
+        return Err("yaml: found character that cannot start any token".to_owned());
+    }
     let mut reader = Reader {
         text,
         events: Parser::new_from_str(text),
@@ -202,9 +206,11 @@ fn key_of(key: &Doc, plain: bool, value: &Doc) -> Result<Key, String> {
         Doc::Bool(b) => (b.to_string(), b.to_string()),
         Doc::Number(text) => (text.clone(), text.clone()),
         Doc::Null => {
-            let shown = match value.to_value() {
-                serde_json::Value::String(text) => quoted(&text),
-                other => crate::text::printed(&other),
+            let shown = match value {
+                Doc::String(text) => quoted(text),
+                Doc::Null | Doc::Bool(_) | Doc::Number(_) | Doc::Array(_) | Doc::Object(_) => {
+                    crate::text::printed(&value.to_value())
+                }
             };
             return Err(format!("unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"));
         }
@@ -330,6 +336,7 @@ fn integer(plain: &str) -> Option<i128> {
 
 /// The scanner's complaint in the words of libyaml, which is what clients have always been shown. Where libyaml
 /// has no such complaint the parser's own words stand.
+#[expect(clippy::wildcard_enum_match_arm, reason = "sixty rarer complaints keep the parser's words")]
 fn worded(error: &ScanError, text: &str) -> String {
     use ErrorKind as E;
     // libyaml counts lines from nought, mentions none for the first, and its parser (not its scanner) is one behind.
@@ -346,7 +353,8 @@ fn worded(error: &ScanError, text: &str) -> String {
         E::BlockSequenceEntryNotAllowed | E::BlockEntryInFlowCollection => {
             scanner("block sequence entries are not allowed in this context")
         }
-        E::SimpleKeyExpected | E::InvalidSimpleKey => scanner("could not find expected ':'"),
+        // Noticed only once the next line begins.
+        E::SimpleKeyExpected | E::InvalidSimpleKey => at_line(zero_based + 2, "could not find expected ':'"),
         E::UnclosedQuotedScalar | E::UnexpectedEof => scanner("found unexpected end of stream"),
         E::DocumentIndicatorInQuotedScalar => scanner("found unexpected document indicator"),
         E::UnexpectedCharacter { .. } | E::TabNotAllowed | E::TabInBlockIndentation | E::TabInIndentation => {
@@ -357,17 +365,21 @@ fn worded(error: &ScanError, text: &str) -> String {
         E::InvalidBlockScalarHeader => scanner("did not find expected comment or line break"),
         E::MissingDirectiveName => scanner("could not find expected directive name"),
         E::MissingAnchorOrAliasName => scanner("did not find expected alphabetic or numeric character"),
+        E::UnclosedFlowCollection { .. } | E::UnexpectedEofFlowSequence | E::UnexpectedEofFlowMapping
+            if text.trim_end().ends_with(['{', '[', ',']) =>
+        {
+            cut_short("did not find expected node content")
+        }
         E::UnclosedFlowCollection { open: '[' } | E::UnexpectedEofFlowSequence => {
             cut_short("did not find expected ',' or ']'")
         }
         E::UnclosedFlowCollection { .. } | E::UnexpectedEofFlowMapping => {
-            let opened_last = text.trim_end().ends_with('{');
-            cut_short(if opened_last {
-                "did not find expected node content"
-            } else {
-                "did not find expected ',' or '}'"
-            })
+            cut_short("did not find expected ',' or '}'")
         }
+        E::MismatchedFlowCollectionEnd { open: '[', .. } => parser("did not find expected ',' or ']'"),
+        E::MismatchedFlowCollectionEnd { .. } => parser("did not find expected ',' or '}'"),
+        // libyaml does not mind the indentation and reads on for the closing quote.
+        E::InvalidQuotedScalarIndent => at_line(end + 1, "found unexpected end of stream"),
         E::ExpectedFlowSequenceSeparator => parser("did not find expected ',' or ']'"),
         E::ExpectedFlowMappingSeparator => parser("did not find expected ',' or '}'"),
         E::ExpectedNodeContent | E::MisplacedFlowCollectionEnd => {

@@ -11,6 +11,7 @@ pub use self::format::{
     dns1035_label, dns1123_label, dns1123_subdomain, label_value, path_segment, port_name, qualified_name,
 };
 use crate::field::{FieldError, Path, Problem};
+use crate::resource::Resource;
 use crate::status::ApiError;
 
 pub use crate::resource::NameRule;
@@ -57,15 +58,98 @@ pub fn generate(prefix: &str, mut random: impl FnMut() -> u32) -> String {
     name
 }
 
-/// What metadata is checked for besides what all metadata is.
+/// How an object's metadata is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// What its names look like.
     pub name: NameRule,
     /// Whether it lives in a namespace.
     pub namespaced: bool,
-    /// Whether its finalizers need a domain (built-ins; custom resources warn instead).
+    /// Whether its finalizers need a domain. Custom resources are warned instead: [`finalizer_warnings`].
     pub qualified_finalizers: bool,
+}
+
+/// Which checks a kind runs on metadata besides those every kind gets. They find the same faults again, which shows in
+/// a refusal's causes: a label that is wrong is listed once per check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Checks {
+    /// None; its metadata is looked at only when all else is well.
+    None,
+    /// On create; on update against the old object.
+    Update,
+    /// On create; on update as if it were new.
+    Anew,
+    /// On create; on update both.
+    Both,
+    /// On create; on update both, and anew once more.
+    Thrice,
+}
+
+fn checks_of(group: &str, kind: &str, custom: bool) -> Checks {
+    match (group, kind) {
+        _ if custom => Checks::Update,
+        ("" | "events.k8s.io", "Event") | ("policy", "PodDisruptionBudget") => Checks::None,
+        ("", "Service") | ("apps" | "coordination.k8s.io" | "apiextensions.k8s.io", _) => Checks::Update,
+        ("discovery.k8s.io", _) => Checks::Anew,
+        ("rbac.authorization.k8s.io", _) => Checks::Thrice,
+        _ => Checks::Both,
+    }
+}
+
+fn rules_of(resource: &Resource) -> (Rules, Checks) {
+    let checks = checks_of(&resource.group, &resource.kind, resource.custom);
+    let lenient = resource.custom
+        || checks == Checks::None
+        || matches!(resource.group.as_str(), "coordination.k8s.io" | "apiextensions.k8s.io");
+    let name = resource.behaviour.name_rule();
+    (Rules { name, namespaced: resource.namespaced, qualified_finalizers: !lenient }, checks)
+}
+
+impl Rules {
+    /// The rules every object is held to, whatever its kind.
+    fn common(self) -> Rules {
+        Rules { name: NameRule::PathSegment, qualified_finalizers: false, ..self }
+    }
+}
+
+/// Everything wrong with a new object, in the order it is told. `own` is what its kind finds in the rest of it.
+pub fn create_errors(object: &Value, resource: &Resource, own: Vec<FieldError>) -> Vec<FieldError> {
+    let (rules, checks) = rules_of(resource);
+    let mut errors = if checks == Checks::None { Vec::new() } else { validate(object, rules) };
+    errors.extend(own);
+    if errors.is_empty() {
+        errors = validate(object, rules.common());
+    }
+    errors
+}
+
+/// Everything wrong with a replacement, in the order it is told. `own` is what its kind finds in the rest of it.
+pub fn update_errors(
+    object: &Value,
+    old: &Value,
+    resource: &Resource,
+    own: Vec<FieldError>,
+) -> Vec<FieldError> {
+    let (rules, checks) = rules_of(resource);
+    let common = rules.common();
+    let mut errors = validate(object, common);
+    errors.extend(validate_update(object, old, common));
+    match checks {
+        Checks::None => {}
+        Checks::Update => errors.extend(validate_update(object, old, rules)),
+        Checks::Anew => errors.extend(validate(object, rules)),
+        Checks::Both => {
+            errors.extend(validate_update(object, old, rules));
+            errors.extend(validate(object, rules));
+        }
+        Checks::Thrice => {
+            errors.extend(validate(object, rules));
+            errors.extend(validate(object, rules));
+            errors.extend(validate_update(object, old, rules));
+        }
+    }
+    errors.extend(own);
+    errors
 }
 
 fn text<'m>(metadata: &'m Value, field: &str) -> &'m str {
@@ -76,7 +160,7 @@ fn invalid(path: &Path, value: &str, why: impl Into<String>) -> FieldError {
     FieldError::invalid(path.clone(), &Value::String(value.to_owned()), why)
 }
 
-/// What is wrong with a new object's metadata.
+/// What is wrong with an object's metadata, seen alone.
 pub fn validate(object: &Value, rules: Rules) -> Vec<FieldError> {
     let none = Value::Null;
     let metadata = object.get("metadata").unwrap_or(&none);
@@ -223,7 +307,6 @@ fn unqualified_finalizers(names: &[&str], path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (i, name) in names.iter().enumerate() {
         let path = path.index(i);
-        errors.extend(qualified_name(name).into_iter().map(|why| invalid(&path, name, why)));
         if !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(invalid(&path, name, why));

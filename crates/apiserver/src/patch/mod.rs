@@ -7,6 +7,9 @@ mod json;
 mod merge;
 mod strategic;
 
+#[cfg(test)]
+mod tests;
+
 use serde_json::{Value, json as object};
 
 use crate::decode::{self, Expect, FieldValidation};

@@ -403,7 +403,9 @@ fn no_merge_key(fields: &Object, key: &str) -> ApiError {
 fn unknown_directive(directive: &Value, fields: &Object) -> ApiError {
     let shown = match directive {
         Value::String(text) => text.clone(),
-        other => format!("%!s({}={})", go_type(other), printed(other)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            format!("%!s({}={})", go_type(directive), printed(directive))
+        }
     };
     plain(format!("unknown patch type: {shown} in map: {}", printed(&Value::Object(fields.clone()))))
 }

@@ -179,7 +179,9 @@ impl Parser {
                 Token::Symbol(",") => {
                     return Err(format!("found '{}', expected: identifier after ','", self.peek().shown()));
                 }
-                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.shown())),
+                other @ (Token::Symbol(_) | Token::Word(_) | Token::Odd(_)) => {
+                    return Err(format!("found '{}', expected: ',' or 'end of string'", other.shown()));
+                }
             }
         }
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
@@ -212,7 +214,7 @@ impl Parser {
             Token::Symbol("!=") => (Operator::NotIn, self.exact()?),
             Token::Symbol(">") => (Operator::GreaterThan, self.exact()?),
             Token::Symbol("<") => (Operator::LessThan, self.exact()?),
-            other => {
+            other @ (Token::Symbol(_) | Token::Word(_) | Token::Odd(_) | Token::End) => {
                 return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.shown()));
             }
         };
@@ -226,7 +228,9 @@ impl Parser {
         }
         match self.next() {
             Token::Word(value) => Ok(BTreeSet::from([value])),
-            other => Err(format!("found '{}', expected: identifier", other.shown())),
+            other @ (Token::Symbol(_) | Token::Odd(_) | Token::End) => {
+                Err(format!("found '{}', expected: identifier", other.shown()))
+            }
         }
     }
 
@@ -234,7 +238,9 @@ impl Parser {
     fn set(&mut self) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
-            other => return Err(format!("found '{}' expected: '('", other.shown())),
+            other @ (Token::Symbol(_) | Token::Word(_) | Token::Odd(_) | Token::End) => {
+                return Err(format!("found '{}' expected: '('", other.shown()));
+            }
         }
         let mut values = BTreeSet::new();
         if *self.peek() == Token::Symbol(")") {
@@ -251,7 +257,9 @@ impl Parser {
                     match self.peek() {
                         Token::Symbol(",") => {}
                         Token::Symbol(")") => break,
-                        other => return Err(format!("found '{}', expected: ',' or ')'", other.shown())),
+                        other @ (Token::Symbol(_) | Token::Word(_) | Token::Odd(_) | Token::End) => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.shown()));
+                        }
                     }
                 }
                 Token::Symbol(",") => {
@@ -270,7 +278,9 @@ impl Parser {
                         Token::Symbol(_) | Token::Word(_) | Token::Odd(_) | Token::End => {}
                     }
                 }
-                other => return Err(format!("found '{}', expected: ',', or identifier", other.shown())),
+                other @ (Token::Symbol(_) | Token::Odd(_) | Token::End) => {
+                    return Err(format!("found '{}', expected: ',', or identifier", other.shown()));
+                }
             }
         }
         self.next();

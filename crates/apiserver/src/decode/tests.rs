@@ -1,0 +1,139 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::schema::{Loader, Schema};
+
+pub(crate) fn table(name: &str) -> Vec<Value> {
+    let path = format!("{}/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_slice(&std::fs::read(path).expect("the table is in the tree"))
+        .expect("the table is JSON")
+}
+
+/// What the real server was asked to decode: built-ins from its own OpenAPI documents, and one custom resource.
+pub(crate) fn expect(kind: &str) -> Expect {
+    if kind == "Widget" {
+        let text = json!({"type": "string"});
+        let schema = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {
+                "size": {"type": "integer"},
+                "tags": {"type": "object", "additionalProperties": text},
+                "items": {"type": "array", "items": {"type": "object", "properties": {"n": text}}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            }},
+            "status": {"type": "object", "properties": {"ok": {"type": "boolean"}}},
+        }});
+        return Expect {
+            group: "codec.test".to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            schema: Schema::from_crd(&schema).expect("the schema is structural"),
+            custom: true,
+        };
+    }
+    let (document, group, component) = match kind {
+        "Deployment" => ("apis_apps_v1", "apps", "io.k8s.api.apps.v1.Deployment".to_owned()),
+        kind => ("api_v1", "", format!("io.k8s.api.core.v1.{kind}")),
+    };
+    let path = format!("{}/openapi/{document}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read(path).expect("the OpenAPI documents are in the tree");
+    let document: Value = serde_json::from_slice(&text).expect("an OpenAPI document is JSON");
+    let schema =
+        Loader::new(&document["components"]["schemas"]).load(&component).expect("the kind is documented");
+    Expect { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned(), schema, custom: false }
+}
+
+fn validation(name: &str) -> FieldValidation {
+    match name {
+        "Strict" => FieldValidation::Strict,
+        "Ignore" => FieldValidation::Ignore,
+        _ => FieldValidation::Warn,
+    }
+}
+
+/// `tests/data/decode.json` holds what a real server answered to each body.
+#[test]
+fn bodies_are_taken_and_refused_as_a_real_server_does() {
+    let mut wrong = Vec::new();
+    for case in table("decode") {
+        let body = case["body"].as_str().unwrap();
+        let kind = case["kind"].as_str().unwrap();
+        let given = media(case["media"].as_str()).and_then(|media| {
+            object(media, body.as_bytes(), &expect(kind), validation(case["validation"].as_str().unwrap()))
+        });
+        let (code, said) = match given {
+            Ok(decoded) => (200, json!(decoded.warnings)),
+            Err(refusal) => (refusal.code.as_u16(), json!(refusal.message)),
+        };
+        let wanted = if case["code"] == 200 { &case["warnings"] } else { &case["message"] };
+        if case["code"] == code && said == *wanted {
+            continue;
+        }
+        wrong.push(format!("{kind} {body:?}\n  given  {code} {said}\n  wanted {} {wanted}", case["code"]));
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_built_in_comes_back_in_the_shape_its_go_type_is_written_in() {
+    let body = br#"{"metadata":{"name":"p","labels":{},"finalizers":[]},"spec":{"hostNetwork":false,
+        "terminationGracePeriodSeconds":0,"nodeName":"","volumes":[{"name":"v","emptyDir":{}}],"tolerations":null,
+        "containers":[{"name":"c","image":"i","args":[],"resources":{"limits":{"cpu":1}}}]}}"#;
+    let decoded = object(Media::Json, body, &expect("Pod"), FieldValidation::Strict).unwrap();
+    assert_eq!(
+        decoded.object,
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}],
+            },
+            "status": {},
+        })
+    );
+}
+
+#[test]
+fn what_stands_twice_in_a_built_in_is_decoded_into_the_same_place() {
+    let body =
+        br#"{"spec":{"nodeName":"a","containers":[{"name":"x","image":"i"}]},"spec":{"hostNetwork":true}}"#;
+    let decoded = object(Media::Json, body, &expect("Pod"), FieldValidation::Ignore).unwrap();
+    assert_eq!(decoded.object["spec"]["nodeName"], "a");
+    assert_eq!(decoded.object["spec"]["hostNetwork"], true);
+}
+
+#[test]
+fn protobuf_is_refused_by_name() {
+    let refusal = media(Some("application/vnd.kubernetes.protobuf")).unwrap_err();
+    assert_eq!(refusal.code.as_u16(), 415);
+    assert!(refusal.message.contains("does not implement application/vnd.kubernetes.protobuf"));
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused() {
+    let body = vec![b' '; BODY_LIMIT + 1];
+    let refusal = object(Media::Json, &body, &expect("ConfigMap"), FieldValidation::Warn).unwrap_err();
+    assert_eq!(
+        (refusal.code.as_u16(), refusal.message.as_str()),
+        (413, "Request entity too large: limit is 3145728")
+    );
+    assert!(within_limit(BODY_LIMIT).is_ok());
+}
+
+#[test]
+fn deep_nesting_is_refused_and_does_not_overflow_the_stack() {
+    for body in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
+        assert_eq!(json::parse(body.as_bytes()), Err("exceeded max depth".to_owned()));
+    }
+    assert!(yaml::parse("- ".repeat(10_000).as_bytes()).is_err());
+}
+
+#[test]
+fn aliases_do_not_unfold_without_bound() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for i in 1..12 {
+        let aliases = vec![format!("*a{}", i - 1); 10].join(", ");
+        text.push_str(&format!("a{i}: &a{i} [{aliases}]\n"));
+    }
+    assert_eq!(yaml::parse(text.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+}
