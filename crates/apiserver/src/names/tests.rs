@@ -7,6 +7,12 @@ fn told(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
+fn rule(kind: &str) -> NameRule {
+    let resources = crate::builtin::resources();
+    let resource = resources.iter().find(|resource| resource.kind == kind).expect("the kind is built in");
+    resource.behaviour.name_rule()
+}
+
 fn named(name: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "n"}})
 }
@@ -18,23 +24,23 @@ fn names_follow_the_rule_of_their_kind() {
     let label1035 = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
     let long = "must be no more than 63 characters";
     let sixty_four = "x".repeat(64);
-    for (group, kind, name, wanted) in [
-        ("", "ConfigMap", "a.b", vec![]),
-        ("", "ConfigMap", "A b", vec![subdomain]),
-        ("", "ConfigMap", "a..b", vec![subdomain]),
-        ("", "ConfigMap", &sixty_four, vec![]),
-        ("", "Namespace", "1a", vec![]),
-        ("", "Namespace", "a.b", vec!["must not contain dots"]),
-        ("", "Namespace", "A b", vec![label]),
-        ("", "Namespace", &sixty_four, vec![long]),
-        ("", "Service", "1a", vec![label1035]),
-        ("", "Service", "a-1", vec![]),
-        ("rbac.authorization.k8s.io", "Role", "A b:c", vec![]),
-        ("rbac.authorization.k8s.io", "Role", "a/b", vec!["may not contain '/'"]),
-        ("rbac.authorization.k8s.io", "Role", "..", vec!["may not be '..'"]),
-        ("rbac.authorization.k8s.io", "Role", "a%b", vec!["may not contain '%'"]),
+    for (kind, name, wanted) in [
+        ("ConfigMap", "a.b", vec![]),
+        ("ConfigMap", "A b", vec![subdomain]),
+        ("ConfigMap", "a..b", vec![subdomain]),
+        ("ConfigMap", &sixty_four, vec![]),
+        ("Namespace", "1a", vec![]),
+        ("Namespace", "a.b", vec!["must not contain dots"]),
+        ("Namespace", "A b", vec![label]),
+        ("Namespace", &sixty_four, vec![long]),
+        ("Service", "1a", vec![label1035]),
+        ("Service", "a-1", vec![]),
+        ("Role", "A b:c", vec![]),
+        ("Role", "a/b", vec!["may not contain '/'"]),
+        ("Role", "..", vec!["may not be '..'"]),
+        ("Role", "a%b", vec!["may not contain '%'"]),
     ] {
-        assert_eq!(NameRule::of(group, kind).check(name, false), wanted, "{kind} {name}");
+        assert_eq!(rule(kind).check(name, false), wanted, "{kind} {name}");
     }
 }
 
@@ -114,7 +120,7 @@ fn finalizers_of_built_ins_need_a_domain() {
     );
     assert!(validate(&object, CUSTOM).is_empty());
     assert_eq!(
-        finalizer_warnings(&object),
+        finalizer_warnings(&object, None),
         [
             "metadata.finalizers: \"bad\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
         ]
@@ -238,3 +244,59 @@ fn a_port_name_is_short_and_has_a_letter() {
     }
 }
 
+/// How often a real server lists one bad label, one bad finalizer and one bad `generateName` among the causes.
+#[test]
+fn a_fault_is_listed_as_often_as_a_real_server_finds_it() {
+    let resources = crate::builtin::resources();
+    for (group, kind, created, updated) in [
+        ("", "ConfigMap", (1, 1), (4, 2, 1)),
+        ("", "Secret", (1, 1), (4, 2, 1)),
+        ("", "ServiceAccount", (1, 1), (4, 2, 1)),
+        ("", "Pod", (1, 1), (4, 2, 1)),
+        ("", "Service", (1, 1), (3, 1, 0)),
+        ("", "Node", (1, 1), (4, 2, 1)),
+        ("", "Namespace", (1, 1), (4, 2, 1)),
+        ("", "Event", (1, 0), (2, 0, 0)),
+        ("coordination.k8s.io", "Lease", (1, 0), (3, 0, 0)),
+        ("discovery.k8s.io", "EndpointSlice", (1, 1), (3, 1, 1)),
+        ("networking.k8s.io", "NetworkPolicy", (1, 1), (4, 2, 1)),
+        ("apps", "Deployment", (1, 1), (3, 1, 0)),
+        ("apps", "ReplicaSet", (1, 1), (3, 1, 0)),
+        ("apps", "DaemonSet", (1, 1), (3, 1, 0)),
+        ("policy", "PodDisruptionBudget", (1, 0), (2, 0, 0)),
+        ("rbac.authorization.k8s.io", "Role", (1, 1), (5, 3, 0)),
+        ("rbac.authorization.k8s.io", "ClusterRole", (1, 1), (5, 3, 0)),
+    ] {
+        let resource = resources
+            .iter()
+            .find(|resource| resource.group == group && resource.kind == kind)
+            .unwrap_or_else(|| panic!("{kind} is built in"));
+        let mut old = json!({"metadata": {"name": "x"}});
+        if resource.namespaced {
+            old["metadata"]["namespace"] = json!("n");
+        }
+        let with = |field: &str, value: Value| {
+            let mut object = old.clone();
+            object["metadata"][field] = value;
+            object
+        };
+        let label = with("labels", json!({"a b": "c"}));
+        let finalizer = with("finalizers", json!(["bad"]));
+        let prefix = with("generateName", json!("B b"));
+        let create = |object: &Value| create_errors(object, resource, Vec::new()).len();
+        let update = |object: &Value| update_errors(object, &old, resource, Vec::new()).len();
+        assert_eq!((create(&label), create(&finalizer)), created, "creating a {kind}");
+        assert_eq!((update(&label), update(&finalizer), update(&prefix)), updated, "updating a {kind}");
+    }
+}
+
+#[test]
+fn a_kind_that_leaves_metadata_for_last_tells_its_own_faults_alone() {
+    let resources = crate::builtin::resources();
+    let budget = resources.iter().find(|resource| resource.kind == "PodDisruptionBudget").unwrap();
+    let mut object = named("x");
+    object["metadata"]["labels"] = json!({"a b": "c"});
+    let own = FieldError::required(Path::new("spec"), "");
+    assert_eq!(told(&create_errors(&object, budget, vec![own])), ["spec: Required value"]);
+    assert_eq!(create_errors(&object, budget, Vec::new()).len(), 1);
+}

@@ -59,8 +59,7 @@ fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
     admission::allocate(cx, &mut object, None)?;
     resource.behaviour.prepare_create(&mut object);
     let name = meta(&object, "name").to_owned();
-    let mut errors = names::validate(&object, cx.rules());
-    errors.extend(resource.behaviour.validate(&object));
+    let errors = names::create_errors(&object, &resource, resource.behaviour.validate(&object));
     if !errors.is_empty() {
         return Err(cx.invalid(&name, &errors));
     }

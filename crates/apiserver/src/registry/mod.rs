@@ -12,7 +12,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, Path};
-use crate::names;
 use crate::object::meta;
 use crate::resource::{Resource, Subresource, Through};
 use crate::server::{Core, State};
@@ -73,15 +72,6 @@ impl Cx<'_> {
         let reset = self.resource.behaviour.reset_fields(through);
         let target = ssa::Target::of(&self.resource, through, &api_version, &reset);
         ssa::track_update(&target, old, new, &self.manager, &self.core.clock.stamp())
-    }
-
-    /// What metadata of this kind is held to.
-    pub(crate) fn rules(&self) -> names::Rules {
-        names::Rules {
-            name: self.resource.behaviour.name_rule(),
-            namespaced: self.resource.namespaced,
-            qualified_finalizers: !self.resource.custom,
-        }
     }
 }
 

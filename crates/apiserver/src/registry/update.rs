@@ -70,8 +70,8 @@ pub(crate) fn replace(
     if resource.behaviour.has_generation() && resource.behaviour.spec_changed(through, &object, &old) {
         set_meta(&mut object, "generation", generation(&old) + 1);
     }
-    let mut errors = names::validate_update(&object, &old, cx.rules());
-    errors.extend(resource.behaviour.validate_update(through, &object, &old));
+    let own = resource.behaviour.validate_update(through, &object, &old);
+    let errors = names::update_errors(&object, &old, &resource, own);
     if !errors.is_empty() {
         return Err(cx.invalid(name, &errors));
     }
