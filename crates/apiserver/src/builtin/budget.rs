@@ -84,7 +84,9 @@ impl Behaviour for Budgets {
         let shown = |field: &str| match &object["spec"][field] {
             Value::Null => json!("N/A"),
             Value::String(text) => json!(text),
-            other => json!(other.to_string()),
+            number @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                json!(number.to_string())
+            }
         };
         vec![
             table::name(object),

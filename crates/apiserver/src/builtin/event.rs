@@ -172,13 +172,12 @@ impl Behaviour for Events {
     fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let event = self.as_core(object);
         let of = |pointer: &str| text(&event, pointer);
-        let first = match &event["firstTimestamp"] {
-            Value::Null => since(&event["eventTime"], now),
-            time => since(time, now),
-        };
-        let mut last = match &event["lastTimestamp"] {
-            Value::Null => first.clone(),
-            time => since(time, now),
+        let first_time = if present(&event, "/firstTimestamp") { "firstTimestamp" } else { "eventTime" };
+        let first = since(&event[first_time], now);
+        let mut last = if present(&event, "/lastTimestamp") {
+            since(&event["lastTimestamp"], now)
+        } else {
+            first.clone()
         };
         let mut count = number(&event, "/count").max(1);
         if present(&event, "/series") {

@@ -15,13 +15,13 @@ fn percent(value: &Value) -> Option<i64> {
 
 /// Refuses what is neither a percentage nor a number from 0.
 pub(super) fn int_or_percent(value: &Value, path: &Path) -> Option<FieldError> {
-    let complaint = match value {
-        Value::Number(n) if n.as_i64().is_some_and(|n| n < 0) => "must be greater than or equal to 0",
-        Value::String(_) if percent(value).is_none() => {
-            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
-             used for validation is '[0-9]+%')"
-        }
-        _ => return None,
+    let complaint = if value.as_i64().is_some_and(|n| n < 0) {
+        "must be greater than or equal to 0"
+    } else if value.is_string() && percent(value).is_none() {
+        "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
+         validation is '[0-9]+%')"
+    } else {
+        return None;
     };
     Some(FieldError::invalid(path.clone(), value, complaint))
 }

@@ -83,11 +83,9 @@ fn port_errors(port: &Value, before: &[Value], named: bool, path: &Path) -> Vec<
     }
     errors.extend(common::port_number(number(port, "/port"), path.child("port")));
     errors.extend(common::one_of(port, "protocol", path, &["SCTP", "TCP", "UDP"]));
-    match &port["targetPort"] {
-        Value::String(name) => errors.extend(common::port_name(name, path.child("targetPort"))),
-        target => {
-            errors.extend(common::port_number(target.as_i64().unwrap_or_default(), path.child("targetPort")));
-        }
+    match port["targetPort"].as_str() {
+        Some(name) => errors.extend(common::port_name(name, path.child("targetPort"))),
+        None => errors.extend(common::port_number(number(port, "/targetPort"), path.child("targetPort"))),
     }
     if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
         errors.extend(common::label_name(protocol, path.child("appProtocol")));
@@ -294,7 +292,9 @@ pub(super) fn change(object: &Value, old: &Value) -> Vec<FieldError> {
     let (is, was) = (&object["spec"], &old["spec"]);
     let mut errors = Vec::new();
     let names = |spec: &Value| text(spec, "/type") == "ExternalName";
-    if !names(is) && !names(was) && !(is_headless(is) && is_headless(was)) {
+    let named = names(is) || names(was);
+    let headless = is_headless(is) && is_headless(was);
+    if !named && !headless {
         errors.extend(address_change(is, was));
     }
     if text(is, "/type") == "LoadBalancer"
