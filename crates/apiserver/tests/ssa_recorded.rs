@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use netferry_apiserver::schema::{Loader, Schema, SchemaRef, apply_defaults};
+use netferry_apiserver::builtin::resources;
+use netferry_apiserver::resource::{Subresource, Through};
+use netferry_apiserver::schema::{Schema, SchemaRef, apply_defaults};
 use netferry_apiserver::ssa::{ScaleWrite, Target, apply, keep_times, scale, track_update};
 use serde_json::{Value, json};
 
@@ -16,60 +18,29 @@ fn read(path: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn schema_of(api_version: &str, kind: &str) -> SchemaRef {
-    if api_version.starts_with("ssa.test/") {
-        return Schema::from_crd(&read("tests/data/ssa/gadget-schema.json"))
-            .expect("the schema is well formed");
-    }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let place = if group.is_empty() { format!("api_{version}") } else { format!("apis_{group}_{version}") };
-    let document = read(&format!("openapi/{place}.json"));
-    let components = &document["components"]["schemas"];
-    let sought = json!({"group": group, "version": version, "kind": kind});
-    let (name, _) = components
-        .as_object()
-        .into_iter()
-        .flatten()
-        .find(|(_, schema)| {
-            schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|all| all.contains(&sought))
-        })
-        .unwrap_or_else(|| panic!("{place} has no {kind}"));
-    Loader::new(components).load(name).expect("the document is well formed")
-}
-
-/// What each kind's writes cannot set, through the main resource and through status.
-fn reset_of(kind: &str, status: bool) -> Vec<Vec<&'static str>> {
-    let both = |main: &[&[&'static str]], sub: &[&[&'static str]]| -> Vec<Vec<&'static str>> {
-        (if status { sub } else { main }).iter().map(|path| path.to_vec()).collect()
+/// The schema of each kind, and what its writes cannot set.
+fn known() -> BTreeMap<(String, String), (SchemaRef, Resets)> {
+    let resets = |reset: &dyn Fn(Through) -> Vec<Vec<&'static str>>| {
+        [reset(Through::Main), reset(Through::Sub(Subresource::Status))]
     };
-    match kind {
-        "Gadget" | "Namespace" | "NetworkPolicy" => both(&[&["status"]], &[&["spec"]]),
-        "Pod" => both(
-            &[&["status"]],
-            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
-        ),
-        "Node" => both(&[&["status"]], &[&["spec"]]),
-        "Service" => both(&[&["status"]], &[&["spec"]]),
-        "Deployment" | "DaemonSet" => both(&[&["status"]], &[&["spec"], &["metadata", "labels"]]),
-        "PodDisruptionBudget" => both(&[&["status"]], &[&["spec"]]),
-        _ => Vec::new(),
+    let mut known: BTreeMap<_, _> = resources()
+        .into_iter()
+        .map(|resource| {
+            let reset = resets(&|through| resource.behaviour.reset_fields(through));
+            ((resource.api_version(), resource.kind.clone()), (resource.schema.clone(), reset))
+        })
+        .collect();
+    let gadget =
+        Schema::from_crd(&read("tests/data/ssa/gadget-schema.json")).expect("the schema is well formed");
+    let reset = [vec![vec!["status"]], vec![vec!["spec"]]];
+    for version in ["ssa.test/v1", "ssa.test/v1beta1"] {
+        known.insert((version.to_owned(), "Gadget".to_owned()), (gadget.clone(), reset.clone()));
     }
+    known
 }
 
-fn patch(target: &mut Value, with: &Value) {
-    match (target, with) {
-        (Value::Object(target), Value::Object(with)) => {
-            for (key, value) in with {
-                match value {
-                    Value::Null => drop(target.remove(key)),
-                    Value::Object(_) => patch(target.entry(key.clone()).or_insert_with(|| json!({})), value),
-                    other => drop(target.insert(key.clone(), other.clone())),
-                }
-            }
-        }
-        (target, with) => *target = with.clone(),
-    }
-}
+/// Through the main resource, and through status.
+type Resets = [Vec<Vec<&'static str>>; 2];
 
 /// Whether everything `part` says is in `whole`. Nothing is said by nulls, and quantities have many spellings.
 fn holds(whole: &Value, part: &Value) -> bool {
@@ -91,25 +62,33 @@ fn holds(whole: &Value, part: &Value) -> bool {
 
 #[test]
 fn every_recorded_sequence_ends_with_the_owners_and_refusals_of_the_real_server() {
-    let mut schemas: BTreeMap<(String, String), SchemaRef> = BTreeMap::new();
+    let cases = replay_all("tests/data/ssa/recorded.json");
+    assert!(cases >= 40, "only {cases} cases");
+}
+
+#[test]
+fn sequences_drawn_by_lot_end_as_on_the_real_server() {
+    let cases = replay_all("tests/data/ssa/drawn.json");
+    assert!(cases >= 15, "only {cases} cases");
+}
+
+fn replay_all(path: &str) -> usize {
+    let known = known();
     let mut failures: Vec<String> = Vec::new();
-    let recorded = read("tests/data/ssa/recorded.json");
+    let recorded = read(path);
     let cases = recorded.as_array().expect("a list of cases");
-    assert!(cases.len() >= 40, "only {} cases", cases.len());
     for case in cases {
         let (name, kind) = (case["name"].as_str().expect("a name"), case["kind"].as_str().expect("a kind"));
         let mut live = Value::Null;
         for (index, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
             let version = step["apiVersion"].as_str().expect("a version");
-            let schema = schemas
-                .entry((version.to_owned(), kind.to_owned()))
-                .or_insert_with(|| schema_of(version, kind))
-                .clone();
+            let (schema, resets) =
+                known.get(&(version.to_owned(), kind.to_owned())).unwrap_or_else(|| panic!("no {kind}"));
             // A controller was there in between.
             if let Some(found) = step.get("found") {
                 live = found.clone();
             }
-            if let Err(difference) = replay(&schema, kind, &live, step) {
+            if let Err(difference) = replay(schema, resets, kind, &live, step) {
                 failures.push(format!("{name}, step {index}: {difference}"));
             }
             if step["code"].as_u64() < Some(300) {
@@ -118,6 +97,7 @@ fn every_recorded_sequence_ends_with_the_owners_and_refusals_of_the_real_server(
         }
     }
     assert!(failures.is_empty(), "{} steps differ:\n{}", failures.len(), failures.join("\n"));
+    cases.len()
 }
 
 /// A write to `/scale`: its answer is the object afterwards, the Scale before and after stand beside it.
@@ -146,15 +126,14 @@ fn replay_scale(live: &Value, step: &Value) -> Result<(), String> {
     }
 }
 
-fn replay(schema: &SchemaRef, kind: &str, live: &Value, step: &Value) -> Result<(), String> {
+fn replay(schema: &SchemaRef, resets: &Resets, kind: &str, live: &Value, step: &Value) -> Result<(), String> {
     let text = |name: &str| step[name].as_str().unwrap_or_default();
     if step["op"] == "scale" {
         return replay_scale(live, step);
     }
     let subresource = step["subresource"].as_str();
-    let reset = reset_of(kind, subresource.is_some());
-    let target =
-        Target { schema, api_version: text("apiVersion"), kind, served: &[], subresource, reset: &reset };
+    let reset = &resets[usize::from(subresource.is_some())];
+    let target = Target { schema, api_version: text("apiVersion"), kind, served: &[], subresource, reset };
     let mut live = live.clone();
     if live.is_object() {
         live["apiVersion"] = json!(text("apiVersion"));
@@ -205,7 +184,7 @@ fn replay(schema: &SchemaRef, kind: &str, live: &Value, step: &Value) -> Result<
             }
         }
         if let Some(asked) = step.get("asked") {
-            patch(&mut wanted, asked);
+            json_patch::merge(&mut wanted, asked);
         }
         track_update(&target, &live, wanted, manager, text("now"))
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::fields::{Element, Set};
 use super::scalar;
@@ -65,31 +65,30 @@ fn misfits(value: &Value, ty: Type<'_>, duplicates: Duplicates) -> Misfits {
     if value.is_null() {
         return Misfits::default();
     }
+    let unlike = |what: &str| Misfits::one(format!("expected {what}, got &{{{}}}", scalar::loosely(value)));
     match ty.form(value) {
-        Form::Map => match value {
-            Value::Object(fields) => {
-                let mut found = Misfits::default();
-                for (name, below) in fields {
-                    let element = Element::field(name);
-                    match ty.named(name).or_else(|| ty.unnamed()) {
-                        Some(field) => found.0.extend(misfits(below, field, duplicates).below(&element).0),
-                        None => {
-                            // One undeclared field is enough; the rest of the object is not looked at.
-                            found.0.extend(Misfits::one("field not declared in schema").below(&element).0);
-                            break;
-                        }
-                    }
-                }
-                found
-            }
-            other => Misfits::one(format!("expected map, got &{{{}}}", scalar::loosely(other))),
-        },
-        Form::List => match value {
-            Value::Array(items) => list_misfits(items, ty, duplicates),
-            other => Misfits::one(format!("expected list, got &{{{}}}", scalar::loosely(other))),
-        },
+        Form::Map => value.as_object().map_or_else(|| unlike("map"), |map| map_misfits(map, ty, duplicates)),
+        Form::List => {
+            value.as_array().map_or_else(|| unlike("list"), |list| list_misfits(list, ty, duplicates))
+        }
         Form::Scalar => scalar_misfit(value, ty.scalar().unwrap_or(Scalar::Any)),
     }
+}
+
+fn map_misfits(fields: &Map<String, Value>, ty: Type<'_>, duplicates: Duplicates) -> Misfits {
+    let mut found = Misfits::default();
+    for (name, below) in fields {
+        let element = Element::field(name);
+        match ty.named(name).or_else(|| ty.unnamed()) {
+            Some(field) => found.0.extend(misfits(below, field, duplicates).below(&element).0),
+            None => {
+                // One undeclared field is enough; the rest of the object is not looked at.
+                found.0.extend(Misfits::one("field not declared in schema").below(&element).0);
+                break;
+            }
+        }
+    }
+    found
 }
 
 fn list_misfits(items: &[Value], ty: Type<'_>, duplicates: Duplicates) -> Misfits {
@@ -159,7 +158,7 @@ fn gather(value: &Value, ty: Type<'_>, set: &mut Set) -> bool {
                 for (name, below) in fields {
                     let mut inner = Set::default();
                     let leaf = gather(below, ty.field(name), &mut inner);
-                    let hollow = below.is_null() || below.as_object().is_some_and(serde_json::Map::is_empty);
+                    let hollow = below.is_null() || below.as_object().is_some_and(Map::is_empty);
                     add(set, Element::field(name), inner, leaf || hollow || ty.named(name).is_none());
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::fields::Element;
-use crate::schema::{Additional, Kind, Limits, ListType, Schema, SchemaRef};
+use crate::schema::{Additional, Kind, ListType, Schema, SchemaRef};
 
 /// The type of one place in an object.
 #[derive(Clone, Copy)]
@@ -272,78 +272,5 @@ pub(crate) struct Atomic(pub(crate) bool);
 
 static TEXT: LazyLock<Schema> = LazyLock::new(|| Schema { kind: Some(Kind::String), ..Schema::default() });
 
-/// `ObjectMeta`, needed here because a custom resource's own schema says little or nothing of its metadata.
-static OBJECT_META: LazyLock<Schema> = LazyLock::new(|| {
-    let text = || SchemaRef::new(Schema { kind: Some(Kind::String), ..Schema::default() });
-    let number = || SchemaRef::new(Schema { kind: Some(Kind::Integer), ..Schema::default() });
-    let moment = || {
-        let limits = Limits { format: Some("date-time".to_owned()), ..Limits::default() };
-        SchemaRef::new(Schema { kind: Some(Kind::String), limits, ..Schema::default() })
-    };
-    let strings = || {
-        SchemaRef::new(Schema {
-            kind: Some(Kind::Object),
-            additional: Additional::Of(text()),
-            ..Schema::default()
-        })
-    };
-    let list = |list_type, items| {
-        SchemaRef::new(Schema {
-            kind: Some(Kind::Array),
-            list_type: Some(list_type),
-            items: Some(items),
-            ..Schema::default()
-        })
-    };
-    let flag = || SchemaRef::new(Schema { kind: Some(Kind::Boolean), ..Schema::default() });
-    let record = |properties: Vec<(&str, SchemaRef)>, atomic| Schema {
-        kind: Some(Kind::Object),
-        atomic,
-        properties: properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect(),
-        ..Schema::default()
-    };
-    let owner = record(
-        vec![
-            ("apiVersion", text()),
-            ("kind", text()),
-            ("name", text()),
-            ("uid", text()),
-            ("controller", flag()),
-            ("blockOwnerDeletion", flag()),
-        ],
-        true,
-    );
-    let anything = SchemaRef::new(Schema { kind: Some(Kind::Object), ..Schema::default() });
-    let entry = record(
-        vec![
-            ("manager", text()),
-            ("operation", text()),
-            ("apiVersion", text()),
-            ("time", moment()),
-            ("fieldsType", text()),
-            ("fieldsV1", anything),
-            ("subresource", text()),
-        ],
-        false,
-    );
-    record(
-        vec![
-            ("name", text()),
-            ("generateName", text()),
-            ("namespace", text()),
-            ("selfLink", text()),
-            ("uid", text()),
-            ("resourceVersion", text()),
-            ("generation", number()),
-            ("creationTimestamp", moment()),
-            ("deletionTimestamp", moment()),
-            ("deletionGracePeriodSeconds", number()),
-            ("labels", strings()),
-            ("annotations", strings()),
-            ("ownerReferences", list(ListType::Map(vec!["uid".to_owned()]), SchemaRef::new(owner))),
-            ("finalizers", list(ListType::Set, text())),
-            ("managedFields", list(ListType::Atomic, SchemaRef::new(entry))),
-        ],
-        false,
-    )
-});
+/// A custom resource's own schema says little or nothing of its metadata.
+static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(crate::schema::object_meta);
