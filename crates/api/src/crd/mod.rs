@@ -169,6 +169,7 @@ where
         if root.spec_required {
             required.push(json!("spec"));
         }
+        spec.insert("description".into(), json!("What is wanted."));
         if root.spec_default {
             spec.insert("default".into(), json!({}));
         }

@@ -84,18 +84,19 @@ fn gather_enum(map: &mut Map<String, Value>) {
     }
 }
 
-/// Kubernetes knows two integer formats; an unsigned one shows as a minimum.
+/// Kubernetes knows two integer formats, and a server checks neither: what does not fit the type must
+/// be refused by bounds, or it is stored and no program can read the object again.
 fn name_integer(map: &mut Map<String, Value>) {
-    let format = match map.get("format").and_then(Value::as_str) {
-        Some("uint8" | "uint16" | "int8" | "int16" | "uint32") => Some("int32"),
-        Some("uint64") => Some("int64"),
-        Some("int" | "uint") => None,
+    let (format, least, most) = match map.get("format").and_then(Value::as_str) {
+        Some("int32") => ("int32", i64::from(i32::MIN), i64::from(i32::MAX)),
+        Some("uint32") => ("int32", 0, i64::from(u32::MAX)),
+        Some("uint16") => ("int32", 0, i64::from(u16::MAX)),
         _ => return,
     };
-    match format {
-        Some(format) => map.insert("format".into(), format.into()),
-        None => map.remove("format"),
-    };
+    map.insert("format".into(), format.into());
+    for (bound, limit) in [("minimum", least), ("maximum", most)] {
+        map.entry(bound).or_insert_with(|| limit.into());
+    }
 }
 
 /// Paragraphs stay apart; lines inside one are joined.

@@ -144,8 +144,7 @@ pub struct ConfigNetworkStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_type: Option<String>,
     /// The pods' MTU. During a change it already shows the target.
-    #[serde(rename = "clusterNetworkMTU", default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "plain_integer")]
+    #[serde(rename = "clusterNetworkMTU", skip_serializing_if = "Option::is_none")]
     pub cluster_network_mtu: Option<u32>,
     /// The migration nodes are to follow; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,8 +153,4 @@ pub struct ConfigNetworkStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-}
-
-fn plain_integer(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "integer" })
 }

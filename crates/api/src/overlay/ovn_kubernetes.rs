@@ -104,13 +104,8 @@ pub struct HybridOverlayConfig {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub hybrid_cluster_network: Vec<ClusterNetworkEntry>,
     /// UDP port of the VXLAN tunnels. Unset, 4789.
-    #[serde(rename = "hybridOverlayVXLANPort", default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "plain_int32")]
-    pub hybrid_overlay_vxlan_port: Option<u32>,
-}
-
-fn plain_int32(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "integer", "format": "int32" })
+    #[serde(rename = "hybridOverlayVXLANPort", skip_serializing_if = "Option::is_none")]
+    pub hybrid_overlay_vxlan_port: Option<i32>,
 }
 
 /// Encryption of pod traffic.
