@@ -180,7 +180,9 @@ fn replay(schema: &SchemaRef, resets: &Resets, kind: &str, live: &Value, step: &
                             .insert("managedFields".to_owned(), live["metadata"]["managedFields"].clone()),
                     );
                 }
-                sent => drop(metadata.insert("managedFields".to_owned(), sent.clone())),
+                sent @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                    drop(metadata.insert("managedFields".to_owned(), sent.clone()));
+                }
             }
         }
         if let Some(asked) = step.get("asked") {

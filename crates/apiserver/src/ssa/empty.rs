@@ -7,6 +7,13 @@ pub(crate) fn is_built_in(api_version: &str, kind: &str) -> bool {
     empty(api_version, kind).get("metadata").is_some()
 }
 
+/// What a new object of this kind holds by being of it, besides what its creator wrote. It counts as the creator's.
+pub(crate) fn inherent(api_version: &str, kind: &str) -> Option<Value> {
+    // The template's generation is a field of the server's own DaemonSets and an annotation of everybody else's.
+    (api_version == "apps/v1" && kind == "DaemonSet")
+        .then(|| json!({"metadata": {"annotations": {"deprecated.daemonset.template.generation": "0"}}}))
+}
+
 /// What an object of this kind looks like before anybody has set anything.
 ///
 /// Built-in kinds start with the parts that are always there, which therefore nobody owns: a new Pod's `spec` is

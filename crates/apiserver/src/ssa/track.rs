@@ -6,6 +6,7 @@ use super::Target;
 use super::empty;
 use super::fields::{Element, Set};
 use super::managed::{self, Owners};
+use super::merge::merge;
 use super::typed::{Duplicates, fits};
 
 /// Tracks a create, an update or a patch that is not an apply: returns `new` with its `managedFields` brought up to
@@ -32,7 +33,10 @@ pub fn track_update(target: &Target<'_>, old: &Value, mut new: Value, manager: &
     }
     let nothing = empty::empty(target.api_version, target.kind);
     let old = if creates { &nothing } else { old };
-    if let Some(owners) = tracked(target, old, &new, owners, manager, now) {
+    let completed = empty::inherent(target.api_version, target.kind)
+        .filter(|_| creates)
+        .map(|inherent| merge(&inherent, &new, target.place().ty));
+    if let Some(owners) = tracked(target, old, completed.as_ref().unwrap_or(&new), owners, manager, now) {
         managed::encode_into(&mut new, &owners);
     }
     new

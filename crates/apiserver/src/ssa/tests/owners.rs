@@ -152,3 +152,19 @@ fn bad_options_are_refused_in_the_words_of_the_real_server() {
     assert!(check_options("PatchOptions", "m", true, Some(true)).is_ok());
     assert!(check_options("CreateOptions", "", false, None).is_ok());
 }
+
+#[test]
+fn the_creator_of_a_daemon_set_owns_its_template_generation() {
+    let resource = crate::builtin::resources()
+        .into_iter()
+        .find(|resource| resource.kind == "DaemonSet")
+        .expect("a built-in kind");
+    let target = Target::of(&resource, crate::resource::Through::Main, "apps/v1", &[]);
+    let wanted = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"},
+        "spec": {"selector": {}, "template": {"metadata": {}, "spec": {"containers": []}}, "updateStrategy": {}}});
+    let created = track_update(&target, &Value::Null, wanted.clone(), "u", NOW);
+    let annotation = "f:deprecated.daemonset.template.generation";
+    let owned = &entry(&created, "u").unwrap()["fieldsV1"]["f:metadata"];
+    assert_eq!(*owned, json!({"f:annotations": {".": {}, annotation: {}}}));
+    assert_eq!(created["metadata"].get("annotations"), None, "setting it is not for field management");
+}
