@@ -52,7 +52,7 @@ fn every_value_in_every_schema_has_exactly_one_type() {
 
 #[test]
 fn every_list_says_how_it_merges_or_is_left_as_its_users_know_it() {
-    // These are lists upstream declares without a type; the server treats them as atomic.
+    // Users know these without a list type; a server treats them as atomic.
     let untyped = [".clusterNetworks", ".egressIPs", ".egressCIDRs", ".spec.egress", ".spec.egress[].ports"];
     for (name, schema) in schemas() {
         walk(String::new(), &schema, &mut |path, node| {

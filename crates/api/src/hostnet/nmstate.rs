@@ -36,14 +36,14 @@ pub struct NMStateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_form")]
     pub affinity: Option<Affinity>,
-    /// Labels of the nodes its helpers run on.
+    /// Labels of the nodes its webhooks and metrics run on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub infra_node_selector: BTreeMap<String, String>,
-    /// Taints its helpers tolerate.
+    /// Taints its webhooks and metrics tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::tolerations")]
     pub infra_tolerations: Vec<Toleration>,
-    /// Where its helpers prefer to run.
+    /// Where its webhooks and metrics prefer to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::free_form")]
     pub infra_affinity: Option<Affinity>,
