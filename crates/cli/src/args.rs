@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{completions, crds, doctor, man, version};
+use crate::{apiserver, completions, crds, demo, doctor, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -60,6 +60,8 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
+    Demo(demo::DemoArgs),
+    Apiserver(apiserver::ApiserverArgs),
     Crds(crds::CrdsArgs),
     Version(version::VersionArgs),
     Completions(completions::CompletionsArgs),

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// Tried, and it did not work.
     Failed(anyhow::Error),
+    /// Understood, and not done: it would break a promise.
+    Refused(anyhow::Error),
     /// No answer in time; what was asked for may still happen.
     TimedOut(anyhow::Error),
 }
@@ -18,13 +20,14 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
+            Self::Refused(_) => 3,
             Self::TimedOut(_) => 4,
         }
     }
 
     fn cause(&self) -> &anyhow::Error {
         match self {
-            Self::Failed(cause) | Self::TimedOut(cause) => cause,
+            Self::Failed(cause) | Self::Refused(cause) | Self::TimedOut(cause) => cause,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `netferry`: the one command an administrator types.
 
+mod apiserver;
 mod args;
 mod cluster;
 mod completions;
 mod crds;
+mod demo;
 mod doctor;
 mod exit;
 mod man;
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Doctor(args) => doctor::run(&args, cli.global.output),
         Command::Version(args) => version::run(&args, &cli.global),
+        Command::Demo(args) => demo::run(&args),
+        Command::Apiserver(args) => apiserver::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
