@@ -10,9 +10,10 @@
 //! What is left of a document: the paths of the resources listed in [`SERVED`] and the types they reach,
 //! without prose, with one media type per body, one path or type per line. The result is deterministic,
 //! so that moving to another Kubernetes release is a diff somebody can read. `presence.json` beside them says
-//! which empty fields a typed server prints.
+//! which empty fields a typed server prints, `protobuf.json` how typed clients number them.
 
 mod presence;
+mod protobuf;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -91,6 +92,8 @@ fn main() -> anyhow::Result<()> {
         types.extend(schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
     }
     let presence = presence::presence(&modules, &types)?;
+    let numbers = protobuf::numbers(&modules, &types)?;
+    std::fs::write(Path::new(TARGET).join("protobuf.json"), format!("{{\n{}\n}}\n", lines(&numbers)))?;
     std::fs::write(Path::new(TARGET).join("presence.json"), format!("{{\n{}\n}}\n", lines(&presence)))?;
     Ok(())
 }

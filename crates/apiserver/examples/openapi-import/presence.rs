@@ -80,7 +80,7 @@ pub(crate) fn presence(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyh
     Ok(Value::Object(out))
 }
 
-fn find_module(modules: &Path, prefix: &str) -> anyhow::Result<std::path::PathBuf> {
+pub(crate) fn find_module(modules: &Path, prefix: &str) -> anyhow::Result<std::path::PathBuf> {
     let mut found: Vec<_> = std::fs::read_dir(modules)
         .with_context(|| format!("reading {}", modules.display()))?
         .filter_map(|entry| Some(entry.ok()?.path()))

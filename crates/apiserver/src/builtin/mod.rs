@@ -28,6 +28,7 @@ mod networkpolicy;
 mod node;
 mod openapi;
 mod pod;
+mod protobuf;
 pub mod quantity;
 mod rbac;
 mod resources;
@@ -49,6 +50,7 @@ pub use event::{event_from_core, event_to_core};
 pub use namespace::is_finalized;
 pub use openapi::{openapi_document, openapi_group_versions};
 pub use pod::{admit_pod, pod_service_account};
+pub use protobuf::{ProtobufError, protobuf_to_json};
 pub use service::{Allocated, Ranges, allocate_service};
 
 use crate::resource::{Behaviour, Resource, Subresource};

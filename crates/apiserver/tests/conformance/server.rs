@@ -104,7 +104,8 @@ pub(crate) mod embedded {
             let router = server.guarded(Credentials { admin_token: TOKEN.to_owned() });
             let (user, group) = netferry_testkit::real::ADMIN_BY_CERTIFICATE;
             let identity = netferry_testkit::Identity::of(user, group).expect("a certificate");
-            let der = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).expect("a PEM certificate");
+            let der =
+                CertificateDer::from_pem_slice(identity.certificate.as_bytes()).expect("a PEM certificate");
             Embedded { server, router, certificate: PeerCertificate(Arc::from(der.as_ref())) }
         }
     }
@@ -126,7 +127,8 @@ pub(crate) mod embedded {
             let answered = self.router.clone().oneshot(request.map(Body::from));
             async move {
                 let Ok(answer) = answered.await;
-                Ok(answer.map(|body| body.into_data_stream().map(|part| part.map_err(|e| e.to_string())).boxed()))
+                Ok(answer
+                    .map(|body| body.into_data_stream().map(|part| part.map_err(|e| e.to_string())).boxed()))
             }
             .boxed()
         }
