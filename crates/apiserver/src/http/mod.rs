@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 
 use crate::auth::Identity;
+use crate::builtin::ProtobufError;
 use crate::decode::BODY_LIMIT;
 use crate::discovery;
 use crate::query::Query;
@@ -95,17 +96,40 @@ async fn serve(Shared(core): Shared<Arc<Core>>, request: Request<Body>) -> Respo
         }
         Err(error) => return refusal(&ApiError::bad_request(format!("reading the request body: {error}"))),
     };
+    let mut headers = parts.headers;
+    let body = match without_protobuf(&mut headers, body) {
+        Ok(body) => body,
+        Err(error) => return refusal(&error),
+    };
     let call = Call {
         method: parts.method,
         path: parts.uri.path().to_owned(),
         query: Query::parse(parts.uri.query().unwrap_or_default()),
-        headers: parts.headers,
+        headers,
         body,
         identity,
     };
     match answer(&core, &call) {
         Ok(outcome) => written(outcome),
         Err(error) => refusal(&error),
+    }
+}
+
+/// Typed Go clients write built-in kinds in protobuf: from here on it is the JSON it stands for. Other kinds in
+/// protobuf are left to be refused by name.
+fn without_protobuf(headers: &mut HeaderMap, body: Bytes) -> Result<Bytes, ApiError> {
+    if headers.get(CONTENT_TYPE).is_none_or(|media| media != "application/vnd.kubernetes.protobuf") {
+        return Ok(body);
+    }
+    match crate::builtin::protobuf_to_json(&body) {
+        Ok(object) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Ok(present::to_bytes(&object))
+        }
+        Err(ProtobufError::Unknown { .. }) => Ok(body),
+        Err(error @ (ProtobufError::Prefix | ProtobufError::Malformed { .. })) => {
+            Err(ApiError::bad_request(error.to_string()))
+        }
     }
 }
 
