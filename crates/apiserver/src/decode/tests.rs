@@ -31,6 +31,11 @@ pub(crate) fn expect(kind: &str) -> Expect {
         };
     }
     let (document, group, component) = match kind {
+        "CustomResourceDefinition" => (
+            "apis_apiextensions.k8s.io_v1",
+            "apiextensions.k8s.io",
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition".to_owned(),
+        ),
         "Deployment" => ("apis_apps_v1", "apps", "io.k8s.api.apps.v1.Deployment".to_owned()),
         kind => ("api_v1", "", format!("io.k8s.api.core.v1.{kind}")),
     };
@@ -100,6 +105,25 @@ fn what_stands_twice_in_a_built_in_is_decoded_into_the_same_place() {
     let decoded = object(Media::Json, body, &expect("Pod"), FieldValidation::Ignore).unwrap();
     assert_eq!(decoded.object["spec"]["nodeName"], "a");
     assert_eq!(decoded.object["spec"]["hostNetwork"], true);
+}
+
+#[test]
+fn a_default_of_false_or_zero_or_nothing_is_still_a_default() {
+    let defaults = json!({"off": false, "none": 0, "blank": "", "bare": [], "plain": {}});
+    let properties: Value = defaults
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, default)| (name.clone(), json!({"default": default})))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+    let body = json!({"spec": {"group": "g", "names": {"kind": "K", "plural": "ks"}, "scope": "Cluster",
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let body = serde_json::to_vec(&body).unwrap();
+    let crd = expect("CustomResourceDefinition");
+    let decoded = object(Media::Json, &body, &crd, FieldValidation::Strict).unwrap();
+    assert_eq!(decoded.object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"], properties);
 }
 
 #[test]

@@ -308,7 +308,8 @@ fn is_left_out(value: &Value, schema: &Schema, required: bool, go_type: Option<&
         return true;
     }
     let pointer = go_type.is_some_and(|name| name.starts_with('*'));
-    if required || pointer {
+    // Any JSON is a value, `false` too: a schema's `default: false` is not the same as no default.
+    if required || pointer || is_anything(schema) {
         return false;
     }
     match value {
