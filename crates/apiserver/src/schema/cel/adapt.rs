@@ -1,8 +1,7 @@
 //! Rewriting of expressions into what the evaluator can run.
 //!
-//! `kube-cel`'s evaluator differs from the real server's in three places our users may meet: `a.?b` fails when `b` is
-//! absent, a plain selection on an optional yields `false`, and there is no `cel.bind`. All three have an equivalent
-//! it does run.
+//! `kube-cel`'s evaluator differs from the real server's in two places our users may meet: `a.?b` fails when `b` is
+//! absent, and a plain selection on an optional yields `false`. Both have an equivalent it does run.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, SelectExpr, operators,
@@ -54,27 +53,8 @@ pub(super) fn adapt(expression: IdedExpr) -> IdedExpr {
 }
 
 fn call_of(call: CallExpr) -> Expr {
-    let mut args: Vec<IdedExpr> = call.args.into_iter().map(adapt).collect();
+    let args: Vec<IdedExpr> = call.args.into_iter().map(adapt).collect();
     let target = call.target.map(|target| Box::new(adapt(*target)));
-    let is_bind = call.func_name == "bind"
-        && args.len() == 3
-        && target.as_ref().is_some_and(|target| target.expr == Expr::Ident("cel".to_owned()));
-    if is_bind && let Expr::Ident(name) = &args[0].expr {
-        let name = name.clone();
-        let (result, init) = (args.remove(2), args.remove(1));
-        let id = init.id;
-        // No round of the loop ever runs: what is left is a result that sees a variable.
-        return Expr::Comprehension(Box::new(ComprehensionExpr {
-            iter_range: IdedExpr { id, expr: Expr::List(ListExpr::new(Vec::new())) },
-            iter_var: "#unused".to_owned(),
-            iter_var2: None,
-            loop_cond: IdedExpr { id, expr: Expr::Literal(LiteralValue::Boolean(false.into())) },
-            loop_step: IdedExpr { id, expr: Expr::Ident(name.clone()) },
-            accu_var: name,
-            accu_init: init,
-            result,
-        }));
-    }
     if call.func_name == operators::OPT_SELECT {
         return Expr::Call(CallExpr { func_name: operators::OPT_INDEX.to_owned(), target, args });
     }

@@ -6,11 +6,14 @@
 use std::collections::BTreeMap;
 
 use kube_cel::cel::ParseErrors;
-use kube_cel::cel::common::ast::{ComprehensionExpr, Expr, IdedExpr, SourceInfo, operators};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SourceInfo, operators,
+};
 
 use crate::schema::{Rule, SchemaRef};
 
 use super::compile::{Checked, parse};
+use super::functions;
 use super::types::Type;
 
 /// What the compiler says of a rule on this schema node.
@@ -46,11 +49,13 @@ fn expression(source: &str, scope: &Scope) -> Result<Type, String> {
         return Ok(found);
     }
     let positions = positions(source);
-    let lines: Vec<String> = checker
+    let mut placed: Vec<((isize, isize), String)> = checker
         .problems
-        .iter()
-        .map(|(id, message)| told(source, position(source, positions.as_deref(), *id), message))
+        .into_iter()
+        .map(|(id, message)| (position(source, positions.as_deref(), id), message))
         .collect();
+    placed.sort();
+    let lines: Vec<String> = placed.iter().map(|(at, message)| told(source, *at, message)).collect();
     Err(lines.join("\n"))
 }
 
@@ -75,182 +80,19 @@ fn position(source: &str, positions: Option<&SourceInfo>, id: u64) -> (isize, is
     (isize::try_from(line).unwrap_or(1), isize::try_from(column).unwrap_or(1))
 }
 
-/// Names before a dot that belong to functions, not to variables.
-const NAMESPACES: [&str; 9] =
-    ["optional", "cel", "math", "strings", "sets", "base64", "format", "lists", "regex"];
-
 const TYPE_NAMES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint", "type"];
 
-/// Functions and what they give.
-const FUNCTIONS: [(&[&str], Type); 8] = [
-    (
-        &[
-            "startsWith",
-            "endsWith",
-            "contains",
-            "matches",
-            "exists",
-            "isSorted",
-            "isURL",
-            "isIP",
-            "isCIDR",
-            "isQuantity",
-            "isSemver",
-            "containsIP",
-            "containsCIDR",
-            "isUnspecified",
-            "isLoopback",
-            "isGlobalUnicast",
-            "isLinkLocalMulticast",
-            "isLinkLocalUnicast",
-            "isCanonical",
-            "ip.isCanonical",
-            "isLessThan",
-            "isGreaterThan",
-            "isInteger",
-            "hasValue",
-            "bool",
-            "intersects",
-            "equivalent",
-            "isFinite",
-            "isNaN",
-            "isInf",
-            "has",
-        ],
-        Type::Bool,
-    ),
-    (
-        &[
-            "size",
-            "int",
-            "indexOf",
-            "lastIndexOf",
-            "family",
-            "prefixLength",
-            "asInteger",
-            "sign",
-            "compareTo",
-            "major",
-            "minor",
-            "patch",
-            "getFullYear",
-            "getMonth",
-            "getDayOfYear",
-            "getDayOfMonth",
-            "getDate",
-            "getDayOfWeek",
-            "getHours",
-            "getMinutes",
-            "getSeconds",
-            "getMilliseconds",
-        ],
-        Type::Int,
-    ),
-    (
-        &[
-            "string",
-            "lowerAscii",
-            "upperAscii",
-            "trim",
-            "replace",
-            "substring",
-            "join",
-            "charAt",
-            "format",
-            "quote",
-            "getScheme",
-            "getHost",
-            "getHostname",
-            "getPort",
-            "getEscapedPath",
-            "reverse",
-            "encode",
-        ],
-        Type::Dyn,
-    ),
-    (&["double", "asApproximateFloat"], Type::Double),
-    (&["uint"], Type::Uint),
-    (&["duration"], Type::Duration),
-    (&["timestamp"], Type::Timestamp),
-    (
-        &[
-            "dyn",
-            "type",
-            "bytes",
-            "split",
-            "findAll",
-            "find",
-            "sum",
-            "min",
-            "max",
-            "map",
-            "filter",
-            "all",
-            "exists_one",
-            "url",
-            "ip",
-            "cidr",
-            "quantity",
-            "semver",
-            "masked",
-            "getQuery",
-            "add",
-            "sub",
-            "value",
-            "or",
-            "orValue",
-            "of",
-            "none",
-            "ofNonZeroValue",
-            "optMap",
-            "optFlatMap",
-            "bind",
-            "distinct",
-            "flatten",
-            "slice",
-            "sort",
-            "sortBy",
-            "range",
-            "first",
-            "last",
-            "decode",
-            "greatest",
-            "least",
-            "ceil",
-            "floor",
-            "round",
-            "trunc",
-            "abs",
-            "bitAnd",
-            "bitOr",
-            "bitXor",
-            "bitNot",
-            "bitShiftLeft",
-            "bitShiftRight",
-            "named",
-            "validate",
-            "dns1123Label",
-            "dns1123Subdomain",
-            "dns1035Label",
-            "qualifiedName",
-            "dns1123LabelPrefix",
-            "dns1123SubdomainPrefix",
-            "dns1035LabelPrefix",
-            "labelValue",
-            "uri",
-            "uuid",
-            "byte",
-            "date",
-            "datetime",
-            "transformList",
-            "transformMap",
-            "transformMapEntry",
-            "indexof",
-            "sqrt",
-        ],
-        Type::Dyn,
-    ),
+/// Macros the evaluator does not expand. They bind names of their own, so what is in them is not looked at.
+const UNEXPANDED: [&str; 8] = [
+    "optMap",
+    "optFlatMap",
+    "transformList",
+    "transformMap",
+    "transformMapEntry",
+    "all",
+    "exists",
+    "existsOne",
 ];
 
 struct Checker {
@@ -267,11 +109,15 @@ impl Checker {
         self.problem(id, format!("undeclared reference to '{name}' (in container '')"))
     }
 
-    fn no_overload(&mut self, id: u64, function: &str, args: &[Type]) -> Type {
+    fn no_overload(&mut self, id: u64, function: &str, receiver: Option<&Type>, args: &[Type]) -> Type {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let receiver = receiver.map(|receiver| format!("{receiver}.")).unwrap_or_default();
         self.problem(
             id,
-            format!("found no matching overload for '{function}' applied to '({})'", args.join(", ")),
+            format!(
+                "found no matching overload for '{function}' applied to '{receiver}({})'",
+                args.join(", ")
+            ),
         )
     }
 
@@ -291,45 +137,73 @@ impl Checker {
                 if select.test { Type::Bool } else { found }
             }
             Expr::List(list) => {
-                let items: Vec<Type> = list.elements.iter().map(|item| self.check(item, scope)).collect();
-                let same = items.windows(2).all(|pair| pair[0].fits(&pair[1]));
-                let of = items.into_iter().next().filter(|_| same).unwrap_or(Type::Dyn);
+                let mut of = Type::Dyn;
+                for item in &list.elements {
+                    let found = self.check(item, scope);
+                    if !found.fits(&of) {
+                        self.problem(item.id, format!("expected type '{of}' but found '{found}'"));
+                    } else if of.is_dyn() {
+                        of = found;
+                    }
+                }
                 Type::List(Box::new(of))
             }
             Expr::Map(_) => Type::Map(Box::new(Type::Dyn)),
             Expr::Comprehension(inner) => self.comprehension(inner, scope),
-            Expr::Call(call) => {
-                let is_namespace = |target: &IdedExpr| {
-                    let Expr::Ident(name) = &target.expr else { return false };
-                    !scope.contains_key(name) && NAMESPACES.contains(&name.as_str())
-                };
-                let mut args: Vec<Type> = Vec::new();
-                if let Some(target) = &call.target {
-                    if is_namespace(target) {
-                        // `cel.bind` and its like bind names of their own; what they give shows when they run.
-                        return Type::Dyn;
-                    }
-                    args.push(self.check(target, scope));
-                }
-                if matches!(
-                    call.func_name.as_str(),
-                    "optMap" | "optFlatMap" | "sortBy" | "transformList" | "transformMap"
-                ) || (call.args.len() > 2 && matches!(call.func_name.as_str(), "all" | "exists"))
-                {
-                    return Type::Dyn;
-                }
-                if call.func_name == operators::OPT_SELECT
-                    && let [operand, field] = call.args.as_slice()
-                    && let Expr::Literal(kube_cel::cel::common::ast::LiteralValue::String(field)) =
-                        &field.expr
-                {
-                    let operand = self.check(operand, scope);
-                    let found = self.select(id, &operand, field.inner());
-                    return found.optional();
-                }
-                args.extend(call.args.iter().map(|arg| self.check(arg, scope)));
-                self.call(id, &call.func_name, &args)
+            Expr::Call(call) => self.call(id, call, scope),
+        }
+    }
+
+    fn call(&mut self, id: u64, call: &CallExpr, scope: &Scope) -> Type {
+        let name = call.func_name.as_str();
+        let mut qualified = name.to_owned();
+        let mut receiver = None;
+        if let Some(target) = &call.target {
+            if UNEXPANDED.contains(&name) && call.args.len() > 1 {
+                return Type::Dyn;
             }
+            let prefixed = match &target.expr {
+                Expr::Ident(prefix) if !scope.contains_key(prefix) => Some(format!("{prefix}.{name}")),
+                Expr::Ident(_)
+                | Expr::Unspecified
+                | Expr::Call(_)
+                | Expr::Comprehension(_)
+                | Expr::List(_)
+                | Expr::Literal(_)
+                | Expr::Map(_)
+                | Expr::Select(_)
+                | Expr::Struct(_) => None,
+            };
+            match prefixed.filter(|prefixed| functions::exists(prefixed)) {
+                Some(prefixed) => qualified = prefixed,
+                None => receiver = Some(self.check(target, scope)),
+            }
+        }
+        if name == operators::OPT_SELECT
+            && let [operand, field] = call.args.as_slice()
+            && let Expr::Literal(LiteralValue::String(field)) = &field.expr
+        {
+            let operand = self.check(operand, scope);
+            return self.select(id, &operand, field.inner()).optional();
+        }
+        let args: Vec<Type> = call.args.iter().map(|arg| self.check(arg, scope)).collect();
+        if name == operators::LOGICAL_AND || name == operators::LOGICAL_OR {
+            for (arg, found) in call.args.iter().zip(&args) {
+                if !matches!(found, Type::Bool | Type::Dyn) {
+                    self.problem(arg.id, format!("expected type 'bool' but found '{found}'"));
+                }
+            }
+            return Type::Bool;
+        }
+        if name.starts_with(['_', '!', '-', '@']) {
+            return self.operator(id, name, &args);
+        }
+        if !functions::exists(&qualified) {
+            return self.undeclared(id, &qualified);
+        }
+        match functions::result(&qualified, receiver.as_ref(), &args) {
+            Some(gives) => gives,
+            None => self.no_overload(id, &qualified, receiver.as_ref(), &args),
         }
     }
 
@@ -350,6 +224,7 @@ impl Checker {
             | Type::Bytes
             | Type::Duration
             | Type::Timestamp
+            | Type::Named(_)
             | Type::List(_) => self.problem(id, format!("type '{operand}' does not support field selection")),
         }
     }
@@ -376,25 +251,22 @@ impl Checker {
             around.insert(second.clone(), Type::Dyn);
         }
         self.check(&inner.loop_cond, &around);
-        self.check(&inner.loop_step, &around);
+        let gathered = self.check(&inner.loop_step, &around);
+        if matches!(gathered, Type::List(_)) {
+            within.insert(inner.accu_var.clone(), gathered);
+        }
         self.check(&inner.result, &within)
     }
 
-    fn call(&mut self, id: u64, function: &str, args: &[Type]) -> Type {
+    fn operator(&mut self, id: u64, function: &str, args: &[Type]) -> Type {
         let unknown = args.iter().any(Type::is_dyn);
         match (function, args) {
-            (operators::LOGICAL_AND | operators::LOGICAL_OR, _) => {
-                if args.iter().all(|arg| matches!(arg, Type::Bool | Type::Dyn)) {
-                    Type::Bool
-                } else {
-                    self.no_overload(id, function, args)
-                }
-            }
             (operators::LOGICAL_NOT, [Type::Bool | Type::Dyn]) | (operators::NOT_STRICTLY_FALSE, _) => {
                 Type::Bool
             }
             (operators::EQUALS | operators::NOT_EQUALS, [a, b]) if a.fits(b) => Type::Bool,
-            (operators::IN, _) => Type::Bool,
+            (operators::IN, [item, Type::List(of)]) if item.fits(of) => Type::Bool,
+            (operators::IN, [Type::Text | Type::Dyn, Type::Map(_)] | [_, Type::Dyn]) => Type::Bool,
             (
                 operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS,
                 [a, b],
@@ -408,10 +280,12 @@ impl Checker {
                     | (Type::Timestamp, Type::Timestamp) => true,
                     _ => unknown,
                 };
-                if ordered { Type::Bool } else { self.no_overload(id, function, args) }
+                if ordered { Type::Bool } else { self.no_overload(id, function, None, args) }
             }
             (operators::ADD, [a, b]) => match (a, b) {
                 (Type::Timestamp, Type::Duration) | (Type::Duration, Type::Timestamp) => Type::Timestamp,
+                // What is gathered into an empty list gives it its type.
+                (Type::List(nothing), Type::List(_)) if nothing.is_dyn() => b.clone(),
                 (
                     Type::Int
                     | Type::Uint
@@ -423,7 +297,7 @@ impl Checker {
                     _,
                 ) if !unknown && a.fits(b) => a.clone(),
                 _ if unknown => Type::Dyn,
-                _ => self.no_overload(id, function, args),
+                _ => self.no_overload(id, function, None, args),
             },
             (operators::SUBSTRACT, [a, b]) => match (a, b) {
                 (Type::Timestamp, Type::Timestamp) => Type::Duration,
@@ -432,7 +306,7 @@ impl Checker {
                     a.clone()
                 }
                 _ if unknown => Type::Dyn,
-                _ => self.no_overload(id, function, args),
+                _ => self.no_overload(id, function, None, args),
             },
             (operators::MULTIPLY | operators::DIVIDE | operators::MODULO, [a, b]) => {
                 if unknown {
@@ -440,7 +314,7 @@ impl Checker {
                 } else if a.is_number() && a.fits(b) {
                     a.clone()
                 } else {
-                    self.no_overload(id, function, args)
+                    self.no_overload(id, function, None, args)
                 }
             }
             (operators::NEGATE, [a]) if unknown || matches!(a, Type::Int | Type::Double) => a.clone(),
@@ -450,7 +324,7 @@ impl Checker {
                 } else if a.fits(b) {
                     a.clone()
                 } else {
-                    self.no_overload(id, function, args)
+                    self.no_overload(id, function, None, args)
                 }
             }
             (operators::INDEX, [Type::List(of) | Type::Map(of), _]) => (**of).clone(),
@@ -459,15 +333,7 @@ impl Checker {
                 operators::INDEX | operators::OPT_INDEX,
                 [Type::Optional(_) | Type::Dyn | Type::Object(..), _],
             ) => Type::Dyn,
-            ("string" | "lowerAscii" | "upperAscii" | "trim" | "join" | "charAt" | "quote", [_, ..]) => {
-                Type::Text
-            }
-            _ if function.starts_with(['_', '!', '-', '@']) => self.no_overload(id, function, args),
-            ("value" | "orValue", [Type::Optional(of), ..]) => (**of).clone(),
-            _ => match FUNCTIONS.iter().find(|(names, _)| names.contains(&function)) {
-                Some((_, gives)) => gives.clone(),
-                None => self.undeclared(id, function),
-            },
+            _ => self.no_overload(id, function, None, args),
         }
     }
 }

@@ -7,10 +7,11 @@
 mod adapt;
 mod check;
 mod compile;
+mod functions;
+mod library;
 mod types;
 mod value;
 
-use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
@@ -23,42 +24,7 @@ use super::validate::kind_name;
 
 pub use compile::{Checked, Rules};
 use compile::{Node, Program};
-
-thread_local! {
-    /// Every Kubernetes function, registered once per thread: doing it per rule would cost more than the rules.
-    static FUNCTIONS: Context<'static> = functions();
-}
-
-fn functions() -> Context<'static> {
-    let mut functions = Context::default().with_all();
-    functions.add_function("type", type_of);
-    for name in ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"] {
-        functions.add_variable_from_value(name, type_value(name));
-    }
-    functions
-}
-
-/// Types are values too (`type(self) == int`). The evaluator has none, so they are texts no object contains.
-fn type_value(name: &str) -> CelValue {
-    CelValue::String(std::sync::Arc::new(format!("\u{0}type {name}")))
-}
-
-fn type_of(value: CelValue) -> Result<CelValue, ExecutionError> {
-    Ok(type_value(match value {
-        CelValue::Bool(_) => "bool",
-        CelValue::Bytes(_) => "bytes",
-        CelValue::Float(_) => "double",
-        CelValue::Int(_) => "int",
-        CelValue::List(_) => "list",
-        CelValue::Map(_) => "map",
-        CelValue::Null => "null_type",
-        CelValue::String(_) => "string",
-        CelValue::UInt(_) => "uint",
-        CelValue::Duration(_) => "google.protobuf.Duration",
-        CelValue::Timestamp(_) => "google.protobuf.Timestamp",
-        CelValue::Function(..) | CelValue::Opaque(_) => "dyn",
-    }))
-}
+use library::{FUNCTIONS, UNREADABLE};
 
 /// What the rules of a schema say about an object.
 #[derive(Debug, Default, PartialEq)]
@@ -258,6 +224,9 @@ fn evaluation_failed(error: &ExecutionError, rule: &str) -> String {
                 "'no such overload': call arguments did not match a supported operator, function or macro signature \
                  for rule: {rule}"
             );
+        }
+        ExecutionError::FunctionError { function, message } if message.starts_with(UNREADABLE) => {
+            format!("type conversion error from 'string' to '{function}'")
         }
         ExecutionError::FunctionError { message, .. } => message.clone(),
         ExecutionError::UndeclaredReference(name) => {

@@ -24,6 +24,8 @@ pub(super) enum Type {
     /// An object with named fields; whether it is a whole resource.
     Object(SchemaRef, bool),
     Optional(Box<Type>),
+    /// A type of the Kubernetes libraries.
+    Named(&'static str),
 }
 
 impl Type {
@@ -83,14 +85,30 @@ impl Type {
         Type::of(property, property.embedded_resource)
     }
 
-    /// Whether values of the two types may be compared, or stand in one list.
+    /// Whether values of the two types may be compared, or stand in one list. Only what may be absent compares to null.
     pub(super) fn fits(&self, other: &Type) -> bool {
         match (self, other) {
-            (Type::Dyn | Type::Null, _) | (_, Type::Dyn | Type::Null) => true,
+            (Type::Dyn, _) | (_, Type::Dyn) => true,
+            (Type::Null, known) | (known, Type::Null) => matches!(
+                known,
+                Type::Null
+                    | Type::Object(..)
+                    | Type::Optional(_)
+                    | Type::Duration
+                    | Type::Timestamp
+                    | Type::Named(_)
+            ),
             (Type::List(a), Type::List(b))
             | (Type::Map(a), Type::Map(b))
             | (Type::Optional(a), Type::Optional(b)) => a.fits(b),
-            (Type::Object(..), Type::Object(..) | Type::Map(_)) | (Type::Map(_), Type::Object(..)) => true,
+            (a, b) => a.is(b),
+        }
+    }
+
+    /// Whether the two are the same kind of type, whatever they hold.
+    pub(super) fn is(&self, other: &Type) -> bool {
+        match (self, other) {
+            (Type::Named(a), Type::Named(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
@@ -111,6 +129,7 @@ impl Type {
             | Type::Duration
             | Type::Timestamp
             | Type::Object(..)
+            | Type::Named(_)
             | Type::Optional(_) => None,
         }
     }
@@ -140,12 +159,13 @@ impl std::fmt::Display for Type {
             Type::Double => f.write_str("double"),
             Type::Text => f.write_str("string"),
             Type::Bytes => f.write_str("bytes"),
-            Type::Duration => f.write_str("google.protobuf.Duration"),
-            Type::Timestamp => f.write_str("google.protobuf.Timestamp"),
+            Type::Duration => f.write_str("duration"),
+            Type::Timestamp => f.write_str("timestamp"),
             Type::List(of) => write!(f, "list({of})"),
             Type::Map(of) => write!(f, "map(string, {of})"),
             Type::Object(..) => f.write_str("object"),
             Type::Optional(of) => write!(f, "optional_type({of})"),
+            Type::Named(name) => f.write_str(name),
         }
     }
 }
