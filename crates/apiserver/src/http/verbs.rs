@@ -76,7 +76,10 @@ fn method_refused() -> ApiError {
 /// A resource Kubernetes has and this server does not is refused by name; anything else is not found.
 fn unknown(catalog: &Catalog, path: ResourcePath<'_>) -> Result<Outcome, ApiError> {
     if let Some(what) = crate::discovery::left_out(path.group, path.resource) {
-        return Err(ApiError::not_implemented(&what));
+        // Not found, as on a server that never had it: who can do without (`kubectl describe namespace` asks for
+        // quotas) then does.
+        let refused = ApiError::not_implemented(&what);
+        return Err(ApiError { code: StatusCode::NOT_FOUND, reason: "NotFound", ..refused });
     }
     if path.group.is_empty() || catalog.groups().contains_key(path.group) {
         return Err(ApiError::no_such_resource());
