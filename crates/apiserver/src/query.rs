@@ -123,9 +123,13 @@ pub struct ListOptions {
 impl ListOptions {
     /// Reads and checks them.
     pub fn parse(query: &Query) -> Result<ListOptions, ApiError> {
+        ListOptions::parse_for(query, query.is_set("watch"))
+    }
+
+    /// Those of a list, or of a watch whatever the query says.
+    pub(crate) fn parse_for(query: &Query, watch: bool) -> Result<ListOptions, ApiError> {
         let limit = query.number("limit")?.unwrap_or_default();
         let timeout = query.number("timeoutSeconds")?;
-        let watch = query.flag("watch").unwrap_or_default();
         let revision_text = query.text("resourceVersion");
         let match_text = query.text("resourceVersionMatch");
         let initial_events = query.flag("sendInitialEvents");
@@ -160,6 +164,12 @@ fn check_list(
     let at = || Path::new("resourceVersionMatch");
     let mut errors = Vec::new();
     if watch {
+        if initial_events.is_some() && matching != "NotOlderThan" {
+            errors.push(FieldError::forbidden(
+                at(),
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+        }
         if !matching.is_empty() {
             if initial_events.is_none() {
                 errors.push(FieldError::forbidden(
@@ -176,11 +186,6 @@ fn check_list(
                     "resourceVersionMatch is forbidden when continue is provided",
                 ));
             }
-        } else if initial_events.is_some() {
-            errors.push(FieldError::forbidden(
-                at(),
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
         }
     } else {
         if !matching.is_empty() {

@@ -9,6 +9,8 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use http::header::AUTHORIZATION;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::server::ApiServer;
 use crate::status::ApiError;
@@ -25,6 +27,8 @@ pub struct Identity {
     pub uid: String,
     /// `system:masters`, …; a certificate's organisations.
     pub groups: Vec<String>,
+    /// Which credential it was: `JTI=…` of a token, `X509SHA256=…` of a certificate.
+    pub credential: String,
 }
 
 impl Identity {
@@ -36,7 +40,19 @@ impl Identity {
     fn member(name: &str, groups: &[&str]) -> Identity {
         let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         groups.push("system:authenticated".to_owned());
-        Identity { name: name.to_owned(), uid: String::new(), groups }
+        Identity { name: name.to_owned(), uid: String::new(), groups, credential: String::new() }
+    }
+
+    /// `userInfo`, as reviews show it.
+    pub(crate) fn to_info(&self) -> Value {
+        let mut info = json!({"username": self.name, "groups": self.groups});
+        if !self.uid.is_empty() {
+            info["uid"] = json!(self.uid);
+        }
+        if !self.credential.is_empty() {
+            info["extra"] = json!({"authentication.kubernetes.io/credential-id": [self.credential]});
+        }
+        info
     }
 }
 
@@ -102,5 +118,8 @@ fn named_by(certificate: &[u8]) -> Option<Identity> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
     let groups: Vec<&str> = parsed.subject().iter_organization().filter_map(|o| o.as_str().ok()).collect();
-    Some(Identity::member(&name, &groups))
+    let mut identity = Identity::member(&name, &groups);
+    let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+    identity.credential = format!("X509SHA256={digest}");
+    Some(identity)
 }

@@ -142,6 +142,7 @@ impl ApiServer {
             &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
         );
         identity.uid = serviceaccount.uid;
+        identity.credential = format!("JTI={}", claims.jti);
         Some(identity)
     }
 }

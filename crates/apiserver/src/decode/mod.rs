@@ -165,10 +165,14 @@ pub fn object(
 /// Decodes the body of a server-side apply: any document, to be judged by the schema when it is merged.
 pub(crate) fn applied(body: &[u8], validation: FieldValidation) -> Result<Decoded, ApiError> {
     let refuse = |why: String| ApiError::bad_request(format!("error decoding YAML: {why}"));
-    let yaml = yaml::parse(body).map_err(refuse)?;
+    let yaml = yaml::parse(body).map_err(|why| refuse(format!("error converting YAML to JSON: {why}")))?;
     let warnings = judge(yaml.strict_error().into_iter().collect(), validation)
         .map_err(|why| ApiError::bad_request(format!("error strict decoding YAML: {why}")))?;
-    let object = yaml.doc.to_value();
+    let object = match yaml.doc.to_value() {
+        // An empty body is an object that says nothing; what it is missing is told where it is merged.
+        Value::Null => Value::Object(serde_json::Map::new()),
+        other => other,
+    };
     if !object.is_object() {
         return Err(refuse(format!(
             "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
@@ -191,7 +195,24 @@ pub(crate) fn delete_options(content_type: Option<&str>, body: &[u8]) -> Result<
         Media::Json => json::parse(body).map_err(refuse)?,
         Media::Yaml => yaml::parse(body).map_err(ApiError::unclassified)?.doc,
     };
-    Ok(Some(doc.to_value()))
+    let options = doc.to_value();
+    for (field, wanted, fits) in [
+        ("gracePeriodSeconds", "int64", Value::is_i64 as fn(&Value) -> bool),
+        ("orphanDependents", "bool", Value::is_boolean),
+        ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),
+    ] {
+        match options.get(field) {
+            Some(value) if !value.is_null() && !fits(value) => {
+                let found = Doc::from(value);
+                return Err(ApiError::unclassified(format!(
+                    "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {wanted}",
+                    found.go_name()
+                )));
+            }
+            Some(_) | None => {}
+        }
+    }
+    Ok(Some(options))
 }
 
 /// The object a value is once it has been through the decoder: unknown fields gone, always-written fields there.

@@ -315,7 +315,7 @@ fn is_left_out(value: &Value, schema: &Schema, required: bool, go_type: Option<&
     match value {
         Value::Array(items) => items.is_empty(),
         // An empty struct is written; an empty map is not.
-        Value::Object(map) => map.is_empty() && schema.properties.is_empty() && !schema.preserve_unknown,
+        Value::Object(map) => map.is_empty() && matches!(schema.additional, Additional::Of(_)),
         Value::String(text) => text.is_empty() && !schema.int_or_string,
         Value::Bool(b) => !b,
         Value::Number(n) => n.as_i64() == Some(0) && !schema.int_or_string,

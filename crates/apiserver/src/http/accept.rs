@@ -16,13 +16,18 @@ pub(crate) fn negotiate(
     accept: Option<&str>,
     include: Option<&str>,
     watch: bool,
+    lists: bool,
 ) -> Result<(Form, Encoding), ApiError> {
     let include = match include.unwrap_or_default() {
         "" | "Metadata" => Include::Metadata,
         "None" => Include::None,
         "Object" => Include::Object,
         other => {
-            return Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            let why = format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+                 'Object', 'None', or empty"
+            );
+            return Err(ApiError::bad_request(why));
         }
     };
     let accept = accept.unwrap_or_default();
@@ -42,12 +47,38 @@ pub(crate) fn negotiate(
         let form = match (value("as"), value("g"), value("v")) {
             ("", _, _) => Form::Whole,
             ("Table", "meta.k8s.io", "v1") => Form::Table(include),
-            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => Form::Metadata,
+            ("PartialObjectMetadata", "meta.k8s.io", "v1") => Form::Metadata { list: false },
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Form::Metadata { list: true },
             _ => continue,
         };
         return Ok((form, encoding));
     }
-    Err(ApiError::not_acceptable(
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-    ))
+    let known = |range: &str| {
+        matches!(
+            range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str(),
+            "application/json"
+                | "*/*"
+                | "application/*"
+                | "application/yaml"
+                | "application/vnd.kubernetes.protobuf"
+        )
+    };
+    if accept.split(',').any(known) {
+        return Err(ApiError::not_acceptable(
+            "only the following media types are accepted: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf",
+        ));
+    }
+    // A real server's router refuses what no handler of the path can write, in its own words.
+    let streams = if lists {
+        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    } else {
+        ""
+    };
+    let mut error = ApiError::not_acceptable(format!(
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf{streams}"
+    ));
+    error.details = Some(serde_json::json!({}));
+    Err(error)
 }

@@ -24,8 +24,11 @@ pub(crate) enum Include {
 pub(crate) enum Form {
     /// The object.
     Whole,
-    /// `as=PartialObjectMetadata`.
-    Metadata,
+    /// `as=PartialObjectMetadata`, or the list of them.
+    Metadata {
+        /// Asked for as a list.
+        list: bool,
+    },
     /// `as=Table`.
     Table(Include),
 }
@@ -56,7 +59,7 @@ impl Presenter {
         }
         match self.form {
             Form::Whole => object,
-            Form::Metadata => partial(&object),
+            Form::Metadata { .. } => partial(&object),
             Form::Table(include) => {
                 let revision = object["metadata"]["resourceVersion"].clone();
                 let row = self.row(object, include, now);
@@ -76,7 +79,7 @@ impl Presenter {
     /// A page of a list.
     pub(crate) fn page(&self, page: &Page, now: Timestamp) -> Bytes {
         let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-        if !page.next.is_empty() {
+        if !page.next.is_empty() || (self.form == Form::Whole && self.resource.custom) {
             metadata["continue"] = json!(page.next);
         }
         if let Some(remaining) = page.remaining {
@@ -85,9 +88,14 @@ impl Presenter {
         let objects = || page.items.iter().map(|stored| presented(&self.resource, stored));
         match self.form {
             Form::Whole => self.list(page, &metadata),
-            Form::Metadata => to_bytes(&json!({
+            Form::Metadata { .. } => to_bytes(&json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": META_V1, "metadata": metadata,
-                "items": objects().map(|object| partial(&object)).collect::<Vec<_>>(),
+                // Nothing to show is null here, where a list of whole objects would be empty.
+                "items": if page.items.is_empty() {
+                    Value::Null
+                } else {
+                    objects().map(|object| partial(&object)).collect()
+                },
             })),
             Form::Table(include) => {
                 let rows = objects().map(|object| self.row(object, include, now)).collect();
@@ -140,7 +148,9 @@ impl Presenter {
     pub(crate) fn event(&mut self, change: &str, stored: &Stored, now: Timestamp) -> Bytes {
         let object: Bytes = match self.form {
             Form::Whole if self.verbatim => stored.json.clone(),
-            Form::Whole | Form::Metadata => to_bytes(&self.object(presented(&self.resource, stored), now)),
+            Form::Whole | Form::Metadata { .. } => {
+                to_bytes(&self.object(presented(&self.resource, stored), now))
+            }
             Form::Table(include) => {
                 let object = presented(&self.resource, stored);
                 let revision = object["metadata"]["resourceVersion"].clone();
@@ -162,7 +172,7 @@ impl Presenter {
             Form::Whole => {
                 json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
             }
-            Form::Metadata => json!({"kind": PARTIAL, "apiVersion": META_V1, "metadata": metadata}),
+            Form::Metadata { .. } => json!({"kind": PARTIAL, "apiVersion": META_V1, "metadata": metadata}),
             Form::Table(_) => {
                 table(Value::Null, Vec::new(), json!({"resourceVersion": metadata["resourceVersion"]}))
             }
@@ -181,7 +191,7 @@ impl Presenter {
             row["conditions"] = json!(conditions);
         }
         match include {
-            Include::None => {}
+            Include::None => row["object"] = Value::Null,
             Include::Metadata => row["object"] = partial(&object),
             Include::Object => row["object"] = object,
         }

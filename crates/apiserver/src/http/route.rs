@@ -19,6 +19,8 @@ pub(crate) struct ResourcePath<'a> {
     pub(crate) resource: &'a str,
     pub(crate) name: &'a str,
     pub(crate) subresource: &'a str,
+    /// The old way to watch: `/api/v1/watch/…`.
+    pub(crate) watch: bool,
 }
 
 pub(crate) fn of(path: &str) -> Route<'_> {
@@ -28,8 +30,12 @@ pub(crate) fn of(path: &str) -> Route<'_> {
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return Route::Document(segments),
     };
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        rest => (false, rest),
+    };
     let path = |namespace, resource, name, subresource| {
-        Route::Resource(ResourcePath { group, version, namespace, resource, name, subresource })
+        Route::Resource(ResourcePath { group, version, namespace, resource, name, subresource, watch })
     };
     match rest {
         // A namespace is itself a resource, and has two subresources of its own.
@@ -55,7 +61,15 @@ mod tests {
         name: &'static str,
         subresource: &'static str,
     ) -> Route<'static> {
-        Route::Resource(ResourcePath { group, version: "v1", namespace, resource, name, subresource })
+        Route::Resource(ResourcePath {
+            group,
+            version: "v1",
+            namespace,
+            resource,
+            name,
+            subresource,
+            watch: false,
+        })
     }
 
     #[test]

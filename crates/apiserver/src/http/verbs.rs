@@ -13,6 +13,7 @@ use super::route::ResourcePath;
 use super::{Call, Outcome};
 use crate::catalog::Catalog;
 use crate::decode::{self, Expect};
+use crate::names;
 use crate::patch::{self, PatchKind};
 use crate::query::{DeleteOptions, FieldValidation, ListOptions, WriteKind, WriteOptions, get_revision};
 use crate::registry::read::{self, Selection};
@@ -40,8 +41,15 @@ pub(super) fn resource(
     call: &Call,
     path: ResourcePath<'_>,
 ) -> Result<Outcome, ApiError> {
-    if let Some(outcome) = sub::review::answer(call, path)? {
+    if let Some(outcome) = sub::review::answer(core, call, path)? {
         return Ok(outcome);
+    }
+    if (path.group, path.resource) == ("", "bindings") && !path.namespace.is_empty() && path.name.is_empty() {
+        // The collection of bindings is another name for the pods' subresource.
+        let binding = sub::decoded(call, "", "v1", "Binding")?;
+        let name = crate::object::meta(&binding, "name").to_owned();
+        let pods = ResourcePath { resource: "pods", name: &name, subresource: "binding", ..path };
+        return self::resource(core, catalog, call, pods);
     }
     let Some(resource) = catalog.get(path.group, path.version, path.resource).cloned() else {
         return unknown(catalog, path);
@@ -56,8 +64,15 @@ pub(super) fn resource(
             method_refused()
         });
     }
-    let watching = call.method == Method::GET && call.query.is_set("watch");
-    let (form, encoding) = negotiate(call.accept(), call.query.include_object(), watching)?;
+    let watching = call.method == Method::GET && (path.watch || !named && call.query.is_set("watch"));
+    let lists = call.method == Method::GET && !named;
+    let (form, encoding) = negotiate(call.accept(), call.query.include_object(), watching, lists)?;
+    if form == (Form::Metadata { list: false }) && lists && !watching {
+        return Err(ApiError::not_acceptable(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list ({})",
+            go_list_type(&resource)
+        )));
+    }
     let ask = Ask { core, call, path, resource, form, encoding };
     let mut outcome = if path.subresource.is_empty() { ask.main()? } else { ask.part()? };
     if let (Outcome::Whole { warnings, .. }, Some(deprecation)) = (&mut outcome, &ask.resource.deprecation) {
@@ -71,6 +86,18 @@ fn method_refused() -> ApiError {
     error.message = "the server does not allow this method on the requested resource".to_owned();
     error.details = Some(serde_json::json!({}));
     error
+}
+
+/// What a real server calls the list inside: its refusals say so.
+fn go_list_type(resource: &Resource) -> String {
+    if resource.custom {
+        return "*unstructured.UnstructuredList".to_owned();
+    }
+    let package = match resource.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    format!("*{package}.{}", resource.list_kind)
 }
 
 /// A resource Kubernetes has and this server does not is refused by name; anything else is not found.
@@ -91,14 +118,16 @@ impl Ask<'_> {
     fn main(&self) -> Result<Outcome, ApiError> {
         let named = !self.path.name.is_empty();
         let verb = match (self.call.method.as_str(), named) {
-            ("GET", true) if !self.call.query.is_set("watch") => "get",
-            ("GET", _) if self.call.query.is_set("watch") => "watch",
-            ("GET", _) => "list",
+            ("GET", _) if self.path.watch => "watch",
+            ("GET", true) => "get",
+            ("GET", false) if self.call.query.is_set("watch") => "watch",
+            ("GET", false) => "list",
+            _ if self.path.watch => return Err(method_refused()),
             ("POST", false) => "create",
             ("PUT", true) => "update",
             ("PATCH", true) => "patch",
             ("DELETE", true) => "delete",
-            ("DELETE", false) => "deletecollection",
+            ("DELETE", false) if self.resource.behaviour.deletes_collections() => "deletecollection",
             _ => return Err(method_refused()),
         };
         if let Some(error) = self.core.faults.refusal(verb, &self.resource, self.path.name) {
@@ -155,7 +184,7 @@ impl Ask<'_> {
     }
 
     fn watch(&self) -> Result<Outcome, ApiError> {
-        let mut options = ListOptions::parse(&self.call.query)?;
+        let mut options = ListOptions::parse_for(&self.call.query, true)?;
         let selection = self.selection(&mut options)?;
         let events = watch::open(self.core, &self.resource, selection, &options, self.form)?;
         Ok(Outcome::Stream(Body::from_stream(events.map(Ok::<_, std::convert::Infallible>))))
@@ -195,12 +224,14 @@ impl Ask<'_> {
 
     fn update(&self, through: Through) -> Result<Outcome, ApiError> {
         let options = WriteOptions::parse(&self.call.query, WriteKind::Update)?;
-        let decoded = self.body(options.validation)?;
+        let mut decoded = self.body(options.validation)?;
+        names::match_name(&decoded.object, self.path.name)?;
+        names::match_namespace(&mut decoded.object, self.path.namespace)?;
         let creates = through == Through::Main && self.resource.behaviour.create_on_update();
         self.core.write(|state| {
             let mut cx = self.context(state, &options);
             cx.warnings = decoded.warnings;
-            let made = Replacement { object: decoded.object, tracked: false };
+            let made = Replacement { object: decoded.object, tracked: false, identified: true };
             let (object, new) = replace(&mut cx, self.path.name, through, creates, |_, _| Ok(made))?;
             let code = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok(self.whole(code, object, std::mem::take(&mut cx.warnings)))
@@ -225,7 +256,7 @@ impl Ask<'_> {
                     let mut patched = patch::apply(kind, &self.call.body, old, &expect, options.validation)?;
                     cx.warnings.append(&mut patched.warnings);
                     self.resource.behaviour.default(&mut patched.object);
-                    Ok(Replacement { object: patched.object, tracked: false })
+                    Ok(Replacement { object: patched.object, tracked: false, identified: false })
                 }
             })?;
             let code = if new { StatusCode::CREATED } else { StatusCode::OK };
@@ -252,7 +283,7 @@ impl Ask<'_> {
         let (mut object, strict) = decode::normalise(&merged, &expect).map_err(ApiError::bad_request)?;
         cx.warnings.extend(decode::judge(strict, options.validation).map_err(ApiError::bad_request)?);
         self.resource.behaviour.default(&mut object);
-        Ok(Replacement { object, tracked: true })
+        Ok(Replacement { object, tracked: true, identified: false })
     }
 
     fn delete_options(&self) -> Result<DeleteOptions, ApiError> {
@@ -339,6 +370,10 @@ impl Ask<'_> {
     fn evict(&self) -> Result<Outcome, ApiError> {
         let written = WriteOptions::parse(&self.call.query, WriteKind::Create)?;
         let eviction = sub::decoded(self.call, "policy", "v1", "Eviction")?;
+        let said = crate::object::meta(&eviction, "name");
+        if !said.is_empty() && said != self.path.name {
+            return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+        }
         let mut options = DeleteOptions::parse(&self.call.query, Some(&eviction["deleteOptions"]))?;
         options.dry_run |= written.dry_run;
         self.core.write(|state| {

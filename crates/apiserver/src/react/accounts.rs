@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::make;
+use super::{CONTROLLER, make};
 use crate::object::is_deleting;
 use crate::server::{Core, State};
 use crate::status::ApiError;
@@ -20,6 +20,7 @@ pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Event) 
         Some(object) if !is_deleting(&object) => make(
             core,
             state,
+            CONTROLLER,
             "",
             "v1",
             "serviceaccounts",

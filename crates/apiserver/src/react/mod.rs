@@ -26,8 +26,10 @@ use crate::server::{Core, State};
 use crate::status::ApiError;
 use crate::store::{Event, Key, LogError};
 
-/// The field manager of everything the server does on its own.
+/// The field manager of what controllers do.
 const CONTROLLER: &str = "kube-controller-manager";
+/// The field manager of what the server does as a server.
+const SERVER: &str = "kube-apiserver";
 
 /// Draws the consequences of one change.
 pub(crate) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Event>) {
@@ -94,6 +96,7 @@ fn context<'a>(core: &'a Core, state: &'a mut State, resource: &Arc<Resource>, n
 fn make(
     core: &Core,
     state: &mut State,
+    manager: &str,
     group: &str,
     version: &str,
     plural: &str,
@@ -112,6 +115,7 @@ fn make(
     }
     resource.behaviour.default(&mut object);
     let mut cx = context(core, state, &resource, &key.namespace);
+    cx.manager = manager.to_owned();
     crate::registry::create::create(&mut cx, object, false).map(|_| ())
 }
 
@@ -128,7 +132,7 @@ fn change(
     let result = replace(&mut cx, &key.name, through, false, |_, old| {
         let mut object = old.cloned().unwrap_or_default();
         edit(&mut object);
-        Ok(Replacement { object, tracked: false })
+        Ok(Replacement { object, tracked: false, identified: false })
     });
     match result {
         Err(error) if error.code == http::StatusCode::NOT_FOUND => Ok(()),

@@ -1,11 +1,12 @@
 //! Namespaces: those every cluster has, and the emptying of those that are being deleted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{change, make};
-use crate::object::{is_deleting, strings};
+use super::{SERVER, change, make};
+use crate::object::{finalizers, is_deleting, strings};
 use crate::query::{DeleteOptions, Propagation};
 use crate::registry::delete::delete_internally;
 use crate::resource::{Resource, Subresource, Through};
@@ -17,7 +18,7 @@ const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-sy
 
 pub(super) fn make_system_ones(core: &Core, state: &mut State) -> Result<(), ApiError> {
     for name in SYSTEM {
-        make(core, state, "", "v1", "namespaces", json!({"metadata": {"name": name}}))?;
+        make(core, state, SERVER, "", "v1", "namespaces", json!({"metadata": {"name": name}}))?;
         core.settle(state);
     }
     Ok(())
@@ -39,7 +40,7 @@ pub(super) fn make_kubernetes_service(core: &Core, state: &mut State) -> Result<
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
     });
-    make(core, state, "", "v1", "services", service)
+    make(core, state, SERVER, "", "v1", "services", service)
 }
 
 pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Event) -> Result<(), ApiError> {
@@ -72,8 +73,9 @@ fn empty(core: &Core, state: &mut State, name: &str, namespace: &Value) -> Resul
     let Some(resource) = state.catalog.get("", "v1", "namespaces").cloned() else { return Ok(()) };
     let key = Key::new("", name);
     let now = core.clock.stamp();
+    let told = remains(state, &left);
     change(core, state, &resource, &key, Through::Sub(Subresource::Status), |object| {
-        object["status"]["conditions"] = conditions(&object["status"]["conditions"], state_of(&left), &now);
+        object["status"]["conditions"] = conditions(&object["status"]["conditions"], &told, &now);
     })?;
     if left.is_empty() {
         change(core, state, &resource, &key, Through::Sub(Subresource::Finalize), |object| {
@@ -98,61 +100,66 @@ fn contents(state: &State, name: &str) -> Vec<(Arc<Resource>, Key)> {
         .collect()
 }
 
-/// What still stands in the way, told per kind as `kubectl describe ns` shows it.
-fn state_of(left: &[(Arc<Resource>, Key)]) -> (String, usize) {
-    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    for (resource, _) in left {
-        *counts.entry(format!("{}.{}", resource.plural, resource.group)).or_default() += 1;
-    }
-    let told: Vec<String> =
-        counts.iter().map(|(kind, count)| format!("{kind} has {count} resource instances")).collect();
-    (told.join(", "), left.len())
+/// What still stands in the way of a namespace, told as `kubectl describe ns` shows it.
+#[derive(Default)]
+struct Remains {
+    objects: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
 }
 
-fn conditions(old: &Value, (told, left): (String, usize), now: &str) -> Value {
-    let remaining = left > 0;
+fn remains(state: &State, left: &[(Arc<Resource>, Key)]) -> Remains {
+    let mut remains = Remains::default();
+    for (resource, key) in left {
+        *remains.objects.entry(format!("{}.{}", resource.plural, resource.group)).or_default() += 1;
+        let object = state.object(&resource.store_name(), key).unwrap_or_default();
+        for finalizer in finalizers(&object) {
+            *remains.finalizers.entry(finalizer).or_default() += 1;
+        }
+    }
+    remains
+}
+
+/// `a 1 resource instances, b 2 resource instances`, with a word between the name and the count.
+fn counted(counts: &BTreeMap<String, usize>, word: &str) -> String {
+    let told: Vec<String> =
+        counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances")).collect();
+    told.join(", ")
+}
+
+fn conditions(old: &Value, remains: &Remains, now: &str) -> Value {
+    let content = match counted(&remains.objects, "has") {
+        none if none.is_empty() => (false, "ContentRemoved", "All content successfully removed".to_owned()),
+        told => (true, "SomeResourcesRemain", format!("Some resources are remaining: {told}")),
+    };
+    let held = match counted(&remains.finalizers, "in") {
+        none if none.is_empty() => {
+            (false, "ContentHasNoFinalizers", "All content-preserving finalizers finished".to_owned())
+        }
+        told => (
+            true,
+            "SomeFinalizersRemain",
+            format!("Some content in the namespace has finalizers remaining: {told}"),
+        ),
+    };
+    let fine = |reason, message: &str| (false, reason, message.to_owned());
     let rows = [
         (
             "NamespaceDeletionDiscoveryFailure",
-            false,
-            "ResourcesDiscovered",
-            "All resources successfully discovered".to_owned(),
+            fine("ResourcesDiscovered", "All resources successfully discovered"),
         ),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
-            false,
-            "ParsedGroupVersions",
-            "All legacy kube types successfully parsed".to_owned(),
+            fine("ParsedGroupVersions", "All legacy kube types successfully parsed"),
         ),
         (
             "NamespaceDeletionContentFailure",
-            false,
-            "ContentDeleted",
-            if remaining {
-                "All content successfully deleted, may be waiting on finalization".to_owned()
-            } else {
-                "All content successfully deleted, may be waiting on finalization".to_owned()
-            },
+            fine("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
         ),
-        (
-            "NamespaceContentRemaining",
-            remaining,
-            if remaining { "SomeResourcesRemain" } else { "ContentRemoved" },
-            if remaining {
-                format!("Some resources are remaining: {told}")
-            } else {
-                "All content successfully removed".to_owned()
-            },
-        ),
-        (
-            "NamespaceFinalizersRemaining",
-            false,
-            "ContentHasNoFinalizers",
-            "All content-preserving finalizers finished".to_owned(),
-        ),
+        ("NamespaceContentRemaining", content),
+        ("NamespaceFinalizersRemaining", held),
     ];
     rows.into_iter()
-        .map(|(kind, holds, reason, message)| {
+        .map(|(kind, (holds, reason, message))| {
             let status = if holds { "True" } else { "False" };
             let since = old
                 .as_array()

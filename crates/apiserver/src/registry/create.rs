@@ -17,6 +17,10 @@ pub(crate) fn create(cx: &mut Cx<'_>, mut object: Value, tracked: bool) -> Resul
     let resource = cx.resource.clone();
     let namespace = if resource.namespaced { cx.namespace.as_str() } else { "" };
     names::match_namespace(&mut object, namespace)?;
+    let metadata = meta_mut(&mut object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
+        metadata.remove(field);
+    }
     if !tracked {
         object = cx.tracked(Through::Main, &Value::Null, object);
     }
@@ -47,12 +51,9 @@ fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
     let resource = cx.resource.clone();
     let revision_given = !meta(&object, "resourceVersion").is_empty();
     let metadata = meta_mut(&mut object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
-        metadata.remove(field);
-    }
+    metadata.remove("resourceVersion");
     metadata.insert("creationTimestamp".to_owned(), json!(cx.core.clock.stamp()));
     metadata.insert("uid".to_owned(), json!(cx.core.ids.uid()));
-    metadata.remove("generation");
     if resource.behaviour.has_generation() {
         metadata.insert("generation".to_owned(), json!(1));
     }

@@ -136,7 +136,8 @@ pub(crate) fn list(
             ));
         }
         let token = parse_continue(&options.from)?;
-        let (namespace, name) = token.start.split_once('/').unwrap_or(("", &token.start));
+        // Tokens of a list in one namespace leave the namespace out.
+        let (namespace, name) = token.start.split_once('/').unwrap_or((&selection.namespace, &token.start));
         start = Some(Key::new(namespace, name));
         match u64::try_from(token.rv) {
             Ok(revision) => at = Some(revision),
@@ -205,7 +206,12 @@ fn parse_continue(text: &str) -> Result<Continue, ApiError> {
         let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace()).map(char::from);
         match first {
             Some(letter) if !"{[\"-tfn0123456789".contains(letter) => {
-                refused(format!("invalid character {letter:?} looking for beginning of value"))
+                let shown = if letter.is_ascii_graphic() {
+                    format!("'{letter}'")
+                } else {
+                    format!("'\\u{:04x}'", u32::from(letter))
+                };
+                refused(format!("invalid character {shown} looking for beginning of value"))
             }
             _ => refused("unexpected end of JSON input".to_owned()),
         }

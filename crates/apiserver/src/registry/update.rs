@@ -20,6 +20,8 @@ pub(crate) struct Replacement {
     pub(crate) object: Value,
     /// Its managed fields are already settled (an apply).
     pub(crate) tracked: bool,
+    /// A uid in it says which object is meant (a PUT); elsewhere it is a field that may not change.
+    pub(crate) identified: bool,
 }
 
 /// Replaces the object `name` by what `make` makes of it. `creates` lets an apply, or a PUT to a kind that allows it,
@@ -37,7 +39,7 @@ pub(crate) fn replace(
         if !creates {
             return Err(cx.not_found(name));
         }
-        let Replacement { object, tracked } = make(cx, None)?;
+        let Replacement { object, tracked, .. } = make(cx, None)?;
         names::match_name(&object, name)?;
         if tracked && !meta(&object, "uid").is_empty() {
             let uid = meta(&object, "uid");
@@ -46,12 +48,12 @@ pub(crate) fn replace(
             );
             return Err(cx.conflict(name, &why));
         }
-        if asked_revision(&object)? != 0 {
-            return Err(cx.conflict(name, STALE));
-        }
+        asked_revision(&object)?;
+        let mut object = object;
+        set_meta(&mut object, "resourceVersion", Value::Null);
         return Ok((super::create::create(cx, object, tracked)?, true));
     };
-    let Replacement { mut object, tracked } = make(cx, Some(&old))?;
+    let Replacement { mut object, tracked, identified } = make(cx, Some(&old))?;
     let namespace = if resource.namespaced { cx.namespace.as_str() } else { "" };
     names::match_namespace(&mut object, namespace)?;
     names::match_name(&object, name)?;
@@ -59,7 +61,7 @@ pub(crate) fn replace(
         object = cx.tracked(through, &old, object);
     }
     cx.warnings.extend(names::dedup_owners(&mut object, tracked));
-    check_identity(cx, name, &mut object, &old)?;
+    check_identity(cx, name, &mut object, &old, identified)?;
     crate::object::meta_mut(&mut object).remove("selfLink");
     names::inherit(&mut object, &old);
     if through == Through::Main {
@@ -102,9 +104,15 @@ fn grace_is_over(old: &Value) -> bool {
 }
 
 /// The write must be meant for this very object, in the state the writer has seen.
-fn check_identity(cx: &Cx<'_>, name: &str, object: &mut Value, old: &Value) -> Result<(), ApiError> {
+fn check_identity(
+    cx: &Cx<'_>,
+    name: &str,
+    object: &mut Value,
+    old: &Value,
+    identified: bool,
+) -> Result<(), ApiError> {
     let (uid, old_uid) = (meta(object, "uid").to_owned(), meta(old, "uid").to_owned());
-    if !uid.is_empty() && uid != old_uid {
+    if identified && !uid.is_empty() && uid != old_uid {
         let place =
             if cx.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", cx.namespace) };
         let key = format!("/registry/{}/{place}", cx.resource.registry_path());

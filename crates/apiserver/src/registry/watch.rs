@@ -13,13 +13,13 @@ use futures::Stream;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::read::{Page, Selection};
+use super::read::Selection;
 use crate::http::present::{Form, Presenter};
 use crate::query::ListOptions;
 use crate::resource::Resource;
 use crate::server::Core;
 use crate::status::ApiError;
-use crate::store::{Change, Event, Stored};
+use crate::store::{Change, Event, Stored, Table};
 
 /// How often a client that asked for bookmarks hears of the current revision.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -43,7 +43,16 @@ pub(crate) struct Watch {
     next_bookmark: Instant,
     ends: Instant,
     over: bool,
+    /// `sendInitialEvents`: a bookmark says where the state ends.
+    streams_list: bool,
+    /// A streaming list of a revision still to come: waited for until then, at most.
+    awaited: Option<(u64, Instant)>,
+    /// The first bookmark of a watch that began with the state says that the state has been sent.
+    ends_initial: bool,
 }
+
+/// How long a streaming list waits for a revision still to come.
+const AWAITED_FOR: Duration = Duration::from_secs(3);
 
 /// Opens a watch. The first events are chosen here, under one lock with the subscription, so that nothing falls between.
 pub(crate) fn open(
@@ -70,31 +79,21 @@ pub(crate) fn open(
         next_bookmark: now + lasts.saturating_sub(BOOKMARK_BEFORE_END).min(BOOKMARK_EVERY),
         ends: now + lasts,
         over: false,
+        streams_list: options.initial_events == Some(true),
+        awaited: None,
+        ends_initial: false,
     };
     let from_the_state = match options.initial_events {
         Some(wanted) => wanted,
         None => options.revision.unwrap_or_default() == 0,
     };
-    if from_the_state {
-        let initial = Page {
-            items: table
-                .in_namespace(&watch.selection.namespace)
-                .filter(|s| watch.selection.matches(s))
-                .cloned()
-                .collect(),
-            revision: current,
-            next: String::new(),
-            remaining: None,
-        };
-        let now = core.clock.now();
-        for stored in &initial.items {
-            let frame = watch.presenter.event("ADDED", stored, now);
-            watch.ready.push_back(frame);
-        }
-        if options.initial_events == Some(true) && options.bookmarks {
-            let frame = watch.bookmark_frame(current, true);
-            watch.ready.push_back(frame);
-        }
+    watch.ends_initial = from_the_state && options.initial_events.is_none();
+    if let Some(asked) =
+        options.revision.filter(|asked| options.initial_events == Some(true) && *asked > current)
+    {
+        watch.awaited = Some((asked, now + AWAITED_FOR));
+    } else if from_the_state {
+        watch.send_state(table, current);
     } else if let Some(revision) = options.revision.filter(|revision| *revision > 0) {
         watch.position = revision;
         if let Err(floor) = table.since(revision) {
@@ -118,6 +117,10 @@ impl Watch {
                 return None;
             }
             self.changed.mark_unchanged();
+            if let Some((asked, until)) = self.awaited {
+                self.wait_for(asked, until).await;
+                continue;
+            }
             self.read_on();
             if !self.ready.is_empty() || self.over {
                 continue;
@@ -133,6 +136,46 @@ impl Watch {
         }
     }
 
+    /// Sends the state as if everything had just been added, and the bookmark that ends a streaming list.
+    fn send_state(&mut self, table: &Table, current: u64) {
+        let now = self.core.clock.now();
+        for stored in
+            table.in_namespace(&self.selection.namespace).filter(|stored| self.selection.matches(stored))
+        {
+            let frame = self.presenter.event("ADDED", stored, now);
+            self.ready.push_back(frame);
+        }
+        if self.streams_list && self.bookmarks {
+            let frame = self.bookmark_frame(current, true);
+            self.ready.push_back(frame);
+        }
+        self.position = current;
+    }
+
+    /// Waits for a revision; when it does not come in time the watch ends with 504.
+    async fn wait_for(&mut self, asked: u64, until: Instant) {
+        let current = self.core.lock().store.revision();
+        if current >= asked {
+            self.awaited = None;
+            let core = self.core.clone();
+            let state = core.lock();
+            match state.store.table(&self.resource.store_name()) {
+                Some(table) => self.send_state(table, state.store.revision()),
+                None => self.over = true,
+            }
+            return;
+        }
+        if Instant::now() >= until {
+            self.ready.push_back(error_frame(&ApiError::revision_too_large(asked, current)));
+            self.over = true;
+            return;
+        }
+        tokio::select! {
+            _ = self.changed.changed() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
     fn tick(&mut self) {
         let now = Instant::now();
         if now >= self.ends {
@@ -140,7 +183,8 @@ impl Watch {
         } else if self.bookmarks && now >= self.next_bookmark {
             let current = self.core.lock().store.revision();
             self.position = self.position.max(current);
-            let frame = self.bookmark_frame(self.position, false);
+            let ends_initial = std::mem::take(&mut self.ends_initial);
+            let frame = self.bookmark_frame(self.position, ends_initial);
             self.ready.push_back(frame);
             let before_end = self.ends - BOOKMARK_BEFORE_END;
             let regular = now + BOOKMARK_EVERY;
@@ -198,7 +242,7 @@ impl Watch {
     }
 
     fn bookmark_frame(&self, revision: u64, ends_initial: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
         }

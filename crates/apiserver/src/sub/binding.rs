@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::object::{is_deleting, meta};
 use crate::registry::Cx;
-use crate::resource::Through;
 use crate::status::ApiError;
 
 /// Binds the pod `name` to the node the body names.
@@ -23,10 +22,22 @@ pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, binding: &Value) -> Result<Value
     if node.is_empty() {
         errors.push(crate::field::FieldError::required(crate::field::Path::new("target.name"), ""));
     }
+    let said = meta(binding, "name");
+    if !said.is_empty() && said != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
     if !errors.is_empty() {
-        return Err(ApiError::invalid("", "Binding", name, &errors));
+        // The real server does not classify these.
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let told = if let [one] = told.as_slice() { one.clone() } else { format!("[{}]", told.join(", ")) };
+        return Err(ApiError::unclassified(told));
     }
     let Some(pod) = cx.current(name) else { return Err(cx.not_found(name)) };
+    let uid = meta(binding, "uid");
+    if !uid.is_empty() && uid != meta(&pod, "uid") {
+        let key = format!("/registry/pods/{}/{name}", cx.namespace);
+        return Err(crate::names::uid_conflict("", "pods", name, &key, uid, meta(&pod, "uid")));
+    }
     if is_deleting(&pod) {
         return Err(refused(cx, name, &format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
@@ -35,14 +46,6 @@ pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, binding: &Value) -> Result<Value
     }
     if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
         return Err(refused(cx, name, &format!("pod {name} has non-empty .spec.schedulingGates")));
-    }
-    let uid = meta(binding, "uid");
-    if !uid.is_empty() && uid != meta(&pod, "uid") {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            meta(&pod, "uid")
-        );
-        return Err(ApiError::conflict("", "pods/binding", name, &why));
     }
     let mut bound = pod.clone();
     bound["spec"]["nodeName"] = json!(node);
@@ -58,9 +61,6 @@ pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, binding: &Value) -> Result<Value
         }
     }
     set_scheduled(&mut bound, &cx.core.clock.stamp());
-    crate::object::set_meta(&mut bound, "generation", crate::object::generation(&pod) + 1);
-    let through = Through::Sub(crate::resource::Subresource::Binding);
-    let bound = cx.tracked(through, &pod, bound);
     if !cx.dry_run {
         cx.commit(bound)?;
     }

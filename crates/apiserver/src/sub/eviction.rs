@@ -21,7 +21,7 @@ pub(crate) fn evict(cx: &mut Cx<'_>, name: &str, options: &DeleteOptions) -> Res
     if !free {
         let mut budgets = matching_budgets(cx.state, &pod);
         if budgets.len() > 1 {
-            return Err(ApiError::internal(
+            return Err(ApiError::unclassified(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }
@@ -29,8 +29,28 @@ pub(crate) fn evict(cx: &mut Cx<'_>, name: &str, options: &DeleteOptions) -> Res
             charge(cx, &pod, &budget)?;
         }
     }
+    if !cx.dry_run && !is_deleting(&pod) {
+        mark_evicted(cx, name)?;
+    }
     delete(cx, name, options)?;
     Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+}
+
+/// Says on the pod why it goes, for those who see it go.
+fn mark_evicted(cx: &mut Cx<'_>, name: &str) -> Result<(), ApiError> {
+    let Some(mut pod) = cx.current(name) else { return Ok(()) };
+    let why = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": cx.core.clock.stamp(),
+    });
+    match pod["status"]["conditions"].as_array_mut() {
+        Some(conditions) => {
+            conditions.retain(|condition| condition["type"] != "DisruptionTarget");
+            conditions.push(why);
+        }
+        None => pod["status"]["conditions"] = json!([why]),
+    }
+    cx.commit(pod).map(|_| ())
 }
 
 /// Takes one disruption from the budget.
@@ -83,7 +103,7 @@ fn charge(cx: &mut Cx<'_>, pod: &Value, budget: &Value) -> Result<(), ApiError> 
         if left == 0 {
             crate::react::set_insufficient(&mut object, &now);
         }
-        Ok(Replacement { object, tracked: false })
+        Ok(Replacement { object, tracked: false, identified: false })
     })
     .map(|_| ())
 }

@@ -7,10 +7,11 @@ use super::decoded;
 use crate::http::present::to_bytes;
 use crate::http::route::ResourcePath;
 use crate::http::{Call, Encoding, Outcome};
+use crate::server::Core;
 use crate::status::ApiError;
 
 /// The answer to a review; none when the path is no review.
-pub(crate) fn answer(call: &Call, path: ResourcePath<'_>) -> Result<Option<Outcome>, ApiError> {
+pub(crate) fn answer(core: &Core, call: &Call, path: ResourcePath<'_>) -> Result<Option<Outcome>, ApiError> {
     let (group, kind) = match (path.group, path.version, path.resource) {
         ("authorization.k8s.io", "v1", "selfsubjectaccessreviews") => (path.group, "SelfSubjectAccessReview"),
         ("authentication.k8s.io", "v1", "selfsubjectreviews") => (path.group, "SelfSubjectReview"),
@@ -23,10 +24,11 @@ pub(crate) fn answer(call: &Call, path: ResourcePath<'_>) -> Result<Option<Outco
     review["kind"] = json!(kind);
     review["apiVersion"] = json!(format!("{group}/v1"));
     if !review["metadata"].is_object() {
-        review["metadata"] = json!({"creationTimestamp": null});
+        review["metadata"] = json!({});
     }
     review["status"] = if kind == "SelfSubjectReview" {
-        json!({"userInfo": {"username": call.identity.name, "uid": call.identity.uid, "groups": call.identity.groups}})
+        review["metadata"]["creationTimestamp"] = json!(core.clock.stamp());
+        json!({"userInfo": call.identity.to_info()})
     } else {
         json!({"allowed": true})
     };

@@ -11,6 +11,7 @@ use crate::field::{FieldError, Path};
 use crate::http::present::to_bytes;
 use crate::http::{Call, Encoding, Outcome};
 use crate::object::meta;
+use crate::patch::PatchKind;
 use crate::query::{WriteKind, WriteOptions};
 use crate::registry::update::{Replacement, STALE, replace};
 use crate::registry::{Cx, read};
@@ -43,13 +44,20 @@ pub(crate) fn serve(
         }
         "PUT" => {
             let wanted = decoded(call, "autoscaling", "v1", "Scale")?;
+            crate::names::match_name(&wanted, name)?;
             let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
-            set(core, call, resource, namespace, name, &options, |_| Ok(wanted))?
+            set(core, call, resource, namespace, name, &options, &Asked::Whole(wanted))?
         }
         "PATCH" => {
-            let kind = crate::patch::PatchKind::from_content_type(call.content_type(), resource.custom)?;
-            let options = WriteOptions::parse(&call.query, WriteKind::Patch)?;
-            set(core, call, resource, namespace, name, &options, |now| patched(kind, &call.body, now))?
+            let kind = PatchKind::from_content_type(call.content_type(), resource.custom)?;
+            if kind == PatchKind::Apply {
+                let options = WriteOptions::parse(&call.query, WriteKind::Apply)?;
+                let applied = crate::decode::applied(&call.body, options.validation)?.object;
+                set(core, call, resource, namespace, name, &options, &Asked::Applied(applied))?
+            } else {
+                let options = WriteOptions::parse(&call.query, WriteKind::Patch)?;
+                set(core, call, resource, namespace, name, &options, &Asked::Patched(kind, &call.body))?
+            }
         }
         _ => {
             return Err(ApiError::method_not_allowed(
@@ -67,28 +75,23 @@ pub(crate) fn serve(
     })
 }
 
-fn patched(kind: crate::patch::PatchKind, body: &[u8], now: &Value) -> Result<Value, ApiError> {
-    use crate::patch::PatchKind;
+/// How a new size is asked for.
+enum Asked<'a> {
+    Whole(Value),
+    Patched(PatchKind, &'a [u8]),
+    Applied(Value),
+}
+
+fn patched(kind: PatchKind, body: &[u8], now: &Value) -> Result<Value, ApiError> {
     let unreadable = |error: serde_json::Error| ApiError::bad_request(error.to_string());
     let mut scale = now.clone();
-    match kind {
-        PatchKind::Json => {
-            let patch: json_patch::Patch = serde_json::from_slice(body).map_err(unreadable)?;
-            json_patch::patch(&mut scale, &patch).map_err(|error| {
-                ApiError::invalid(
-                    "",
-                    "",
-                    "",
-                    &[FieldError::invalid(Path::new("patch"), &Value::Null, error.to_string())],
-                )
-            })?;
-        }
+    if kind == PatchKind::Json {
+        let patch: json_patch::Patch = serde_json::from_slice(body).map_err(unreadable)?;
+        json_patch::patch(&mut scale, &patch).map_err(|_| ApiError::rejected())?;
+    } else {
         // A Scale has no lists, so a strategic merge is a merge.
-        PatchKind::Merge | PatchKind::Strategic => {
-            let patch: Value = serde_json::from_slice(body).map_err(unreadable)?;
-            json_patch::merge(&mut scale, &patch);
-        }
-        PatchKind::Apply => return Err(ApiError::not_implemented("server-side apply on scale subresources")),
+        let patch: Value = serde_json::from_slice(body).map_err(unreadable)?;
+        json_patch::merge(&mut scale, &patch);
     }
     Ok(scale)
 }
@@ -148,7 +151,7 @@ fn set(
     namespace: &str,
     name: &str,
     options: &WriteOptions,
-    make: impl FnOnce(&Value) -> Result<Value, ApiError>,
+    asked: &Asked<'_>,
 ) -> Result<Value, ApiError> {
     core.write(|state| {
         let mut cx = Cx {
@@ -161,29 +164,39 @@ fn set(
             warnings: Vec::new(),
         };
         let (object, _) = replace(&mut cx, name, Through::Sub(Subresource::Scale), false, |cx, old| {
-            let old = old.cloned().unwrap_or_default();
-            let scale = make(&seen(&cx.resource, &old))?;
-            let said = meta(&scale, "resourceVersion");
-            if !said.is_empty() && said != meta(&old, "resourceVersion") {
+            let mut object = old.cloned().unwrap_or_default();
+            let live = seen(&cx.resource, &object);
+            let wanted = match asked {
+                Asked::Whole(scale) => scale.clone(),
+                Asked::Patched(kind, body) => patched(*kind, body, &live)?,
+                Asked::Applied(applied) => applied.clone(),
+            };
+            let write = match asked {
+                Asked::Applied(_) => ssa::ScaleWrite::Apply { applied: &wanted, force: options.force },
+                Asked::Whole(_) | Asked::Patched(..) => ssa::ScaleWrite::Update(&wanted),
+            };
+            let place = paths(&cx.resource);
+            let path = Scale::segments(&place.spec_replicas);
+            let api_version = cx.resource.api_version();
+            let now = cx.core.clock.stamp();
+            let scaled = ssa::scale(&object, &api_version, &path, &live, write, &cx.manager, &now)?;
+            let said = meta(&scaled.scale, "resourceVersion");
+            if !said.is_empty() && said != meta(&object, "resourceVersion") {
                 return Err(cx.conflict(name, STALE));
             }
-            let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+            let replicas = scaled.scale["spec"]["replicas"].as_i64().unwrap_or_default();
             if replicas < 0 {
-                let error = FieldError::invalid(
-                    Path::new("spec.replicas"),
-                    &json!(replicas),
-                    "must be greater than or equal to 0",
-                );
+                let why = "must be greater than or equal to 0";
+                let error = FieldError::invalid(Path::new("spec.replicas"), &json!(replicas), why);
                 return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
             }
-            let mut object = old;
-            let mut place = &mut object;
-            let path = paths(&cx.resource);
-            for segment in Scale::segments(&path.spec_replicas) {
-                place = &mut place[segment];
+            let mut field = &mut object;
+            for segment in path {
+                field = &mut field[segment];
             }
-            *place = json!(replicas);
-            Ok(Replacement { object, tracked: false })
+            *field = json!(replicas);
+            scaled.own(&mut object);
+            Ok(Replacement { object, tracked: true, identified: false })
         })?;
         Ok(seen(resource, &object))
     })

@@ -11,9 +11,10 @@ use crate::clock::stamp;
 use crate::field::{FieldError, Path};
 use crate::http::present::to_bytes;
 use crate::http::{Call, Encoding, Outcome};
-use crate::object::strings;
+use crate::object::{meta, strings};
 use crate::query::{WriteKind, WriteOptions};
 use crate::server::Core;
+use crate::ssa;
 use crate::status::ApiError;
 use crate::store::Key;
 
@@ -24,13 +25,25 @@ const LONGEST: i64 = 1 << 32;
 
 /// Issues a token for the account `name`.
 pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) -> Result<Outcome, ApiError> {
-    WriteOptions::parse(&call.query, WriteKind::Create)?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let request = decoded(call, GROUP, "v1", "TokenRequest")?;
     let account = core
         .lock()
         .object("serviceaccounts", &Key::new(namespace, name))
         .ok_or_else(|| ApiError::not_found("", "serviceaccounts", name))?;
+    for (field, own) in [("name", name), ("namespace", namespace)] {
+        let said = meta(&request, field);
+        if !said.is_empty() && said != own {
+            let error = FieldError::invalid(
+                Path::new("metadata").child(field),
+                &json!(said),
+                format!("must match the service account {field} if specified"),
+            );
+            return Err(ApiError::invalid(GROUP, "TokenRequest", name, &[error]));
+        }
+    }
     let spec = &request["spec"];
+    check_bound(core, namespace, &spec["boundObjectRef"])?;
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(3600);
     let path = || Path::new("spec.expirationSeconds");
     let mut errors = Vec::new();
@@ -58,17 +71,60 @@ pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) 
     let now = core.clock.now();
     let claims = Claims::of(&account, &audiences, now.as_second(), seconds, core.ids.uid());
     let expires = jiff::Timestamp::from_second(claims.exp).unwrap_or(now);
-    let mut answer = json!({
+    let mut owned = json!({"f:expirationSeconds": {}});
+    if spec["audiences"].is_array() {
+        owned["f:audiences"] = json!({});
+    }
+    let answer = json!({
         "kind": "TokenRequest", "apiVersion": format!("{GROUP}/v1"),
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": stamp(now)},
-        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef").cloned().unwrap_or(Value::Null)},
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": meta(&account, "uid"), "creationTimestamp": stamp(now),
+            "managedFields": [{
+                "manager": ssa::manager_name(&options.manager, call.agent()), "operation": "Update",
+                "apiVersion": format!("{GROUP}/v1"), "time": stamp(now), "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": owned}, "subresource": "token",
+            }],
+        },
+        "spec": {
+            "audiences": audiences, "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef").cloned().unwrap_or(Value::Null),
+        },
         "status": {"token": core.secret.sign(&claims), "expirationTimestamp": stamp(expires)},
     });
-    crate::object::set_meta(&mut answer, "managedFields", Value::Null);
     Ok(Outcome::Whole {
         code: StatusCode::CREATED,
         body: to_bytes(&answer),
         warnings: Vec::new(),
         encoding: Encoding::Json,
     })
+}
+
+/// A token may be bound to a Pod, a Secret or a Node that is there.
+fn check_bound(core: &Core, namespace: &str, bound: &Value) -> Result<(), ApiError> {
+    if bound.is_null() {
+        return Ok(());
+    }
+    let text = |field: &str| bound[field].as_str().unwrap_or_default();
+    let (table, namespace) = match text("kind") {
+        "Pod" => ("pods", namespace),
+        "Secret" => ("secrets", namespace),
+        "Node" => ("nodes", ""),
+        other => {
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token for serviceaccount to object of type {}, Kind={other}",
+                text("apiVersion")
+            )));
+        }
+    };
+    let name = text("name");
+    let found = core.lock().object(table, &Key::new(namespace, name));
+    let object = found.ok_or_else(|| ApiError::not_found("", table, name))?;
+    let uid = text("uid");
+    if !uid.is_empty() && uid != meta(&object, "uid") {
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(ApiError::conflict("", table, name, &why));
+    }
+    Ok(())
 }
