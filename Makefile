@@ -17,7 +17,7 @@ demo: ## see it work: a guided kubectl tour of the embedded API server (seconds 
 
 .PHONY: test
 test: need-root check setup ## everything CI runs: check, set-up of what is missing, all tests (needs root)
-	@assets="$$(scripts/kube-assets)" && KUBEBUILDER_ASSETS="$$assets" $(CARGO) test --workspace
+	@assets="$$(scripts/kube-assets)" && NETFERRY_KUBE_ASSETS="$$assets" $(CARGO) test --workspace
 
 .PHONY: check
 check: ## format, lints, licences and pure tests (no root, nothing installed on the system)

@@ -249,3 +249,29 @@ fn definitions_written_to_a_directory_are_one_file_each_named_after_the_crd() {
         assert_eq!(file.file_name().to_str(), Some(format!("{name}.yaml").as_str()));
     }
 }
+
+#[test]
+fn every_promise_names_a_test_that_exists() {
+    fn sources(dir: &std::path::Path, text: &mut String) {
+        for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, text);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                text.push_str(&std::fs::read_to_string(path).expect("source is text"));
+            }
+        }
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut text = String::new();
+    sources(&root.join("crates"), &mut text);
+    let promises = std::fs::read_to_string(root.join("PROMISES.md")).expect("the promises");
+    let rows = promises.lines().filter(|l| l.starts_with("| ") && l.ends_with("` |"));
+    let mut checked = 0;
+    for row in rows {
+        let test = row.trim_end_matches("` |").rsplit('`').next().expect("a name");
+        assert!(text.contains(&format!("fn {test}(")), "no test is called {test}");
+        checked += 1;
+    }
+    assert!(checked > 10, "{checked} promises found");
+}

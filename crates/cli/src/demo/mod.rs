@@ -61,11 +61,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
     output::print(&format!(
         "\nWhat you saw\n\
-         \x20 steps      {} of {} as expected\n\
-         \x20 server     ready in {first_millis} ms; killed with -9, back in {back_millis} ms with every object and version\n\
+         \x20 steps      {}, each as it should be\n\
+         \x20 server     ready in {first_millis} ms; killed with -9, back in {back_millis} ms with every object as it was\n\
          \x20 kubectl    {kubectl_version}, unchanged\n\
          \x20 left over  nothing: the server is stopped and its directory removed\n",
-        guide.passed(),
         guide.passed(),
     ))
 }
