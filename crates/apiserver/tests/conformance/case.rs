@@ -26,6 +26,12 @@ pub(crate) struct Case {
     /// The accepted differences between the two servers.
     #[serde(default)]
     pub(crate) ignore: Vec<Ignore>,
+    /// Whether several errors of one answer may come in any order: where the real server walks a Go map, they do.
+    #[serde(default)]
+    pub(crate) unordered: bool,
+    /// Whether the differences accepted everywhere are not accepted here.
+    #[serde(default)]
+    pub(crate) exact: bool,
     /// What is asked, in order.
     pub(crate) steps: Vec<Step>,
     /// The file's stem.
@@ -184,6 +190,18 @@ pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
 }
 
+/// Reads YAML as Kubernetes does: `y` and `on` are words.
+pub(crate) fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| e.to_string())
+}
+
+/// The differences accepted in every case.
+pub(crate) fn accepted_everywhere() -> Vec<Ignore> {
+    let text = std::fs::read_to_string(directory().join("accepted.yaml")).expect("the accepted differences");
+    yaml(&text).unwrap_or_else(|e| panic!("accepted.yaml is not a list of differences: {e}"))
+}
+
 /// Every case of every file, in the order of the files' names.
 pub(crate) fn all() -> Vec<Case> {
     let mut files: Vec<_> = std::fs::read_dir(directory().join("cases"))
@@ -196,10 +214,8 @@ pub(crate) fn all() -> Vec<Case> {
     for path in files {
         let text = std::fs::read_to_string(&path).expect("a file of cases");
         let topic = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        // As Kubernetes reads YAML: `y` and `on` are words.
-        let options = serde_saphyr::options! { strict_booleans: true };
-        let these: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)
-            .unwrap_or_else(|e| panic!("{} is not a list of cases: {e}", path.display()));
+        let these: Vec<Case> =
+            yaml(&text).unwrap_or_else(|e| panic!("{} is not a list of cases: {e}", path.display()));
         cases.extend(these.into_iter().map(|case| Case { topic: topic.clone(), ..case }));
     }
     cases

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::case::{Case, directory};
+use crate::case::{Case, accepted_everywhere, directory};
 use crate::diff;
 
 /// Whether this run writes the answers down instead of comparing them.
@@ -43,6 +43,11 @@ pub(crate) fn differences(case: &Case, answers: &[Value]) -> Vec<String> {
         for side in [&mut recorded, &mut got] {
             forget(case, &ignore.at, side);
         }
+    }
+    let everywhere = if case.exact { Vec::new() } else { accepted_everywhere() };
+    for ignore in &everywhere {
+        let pointer: Vec<_> = ignore.at.split('/').skip(1).collect();
+        recorded.iter_mut().chain(&mut got).for_each(|answer| diff::remove(answer, &pointer));
     }
     let mut out = Vec::new();
     for (index, (recorded, got)) in recorded.iter().zip(&got).enumerate() {

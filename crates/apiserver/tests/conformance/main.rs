@@ -4,6 +4,7 @@
 //! `cases/*.yaml` hold what is asked, `golden/` what was answered. `NETFERRY_CASE=words` runs only the cases whose name
 //! contains the words (or one file of them), `NETFERRY_RECORD=1` writes the real server's answers down anew.
 
+mod bullets;
 mod case;
 mod diff;
 mod golden;
@@ -35,6 +36,29 @@ async fn the_real_server_gives_the_recorded_answers() {
 }
 
 #[test]
+fn every_promise_has_a_case() {
+    let cases = case::all();
+    let covered: BTreeSet<_> = cases.iter().flat_map(|c| c.covers.iter().map(String::as_str)).collect();
+    let promised: BTreeSet<_> = bullets::BULLETS.iter().map(|(name, _)| *name).collect();
+    let uncovered: Vec<_> = promised.difference(&covered).collect();
+    let unknown: Vec<_> = covered.difference(&promised).collect();
+    assert!(uncovered.is_empty(), "no case covers {uncovered:?}");
+    assert!(unknown.is_empty(), "cases cover what was never promised: {unknown:?}");
+    let without: Vec<_> = cases.iter().filter(|c| c.covers.is_empty()).map(|c| &c.case).collect();
+    assert!(without.is_empty(), "cases that cover nothing: {without:?}");
+}
+
+#[test]
+fn the_suite_is_as_large_as_promised_and_no_name_comes_twice() {
+    let cases = case::all();
+    assert!(cases.len() >= 150, "{} cases", cases.len());
+    let mut names = BTreeSet::new();
+    for case in &cases {
+        assert!(names.insert(case.slug()), "two cases are called {:?}", case.case);
+    }
+}
+
+#[test]
 fn every_recorded_answer_belongs_to_a_case() {
     let known: BTreeSet<_> = case::all().iter().map(golden::path).collect();
     let golden = case::directory().join("golden");
@@ -53,6 +77,10 @@ fn every_recorded_answer_belongs_to_a_case() {
 #[test]
 fn every_accepted_difference_says_why() {
     let mut count = 0;
+    for ignore in case::accepted_everywhere() {
+        println!("everywhere [{}]: {}", ignore.at, ignore.why);
+        count += 1;
+    }
     for case in case::all() {
         for ignore in &case.ignore {
             println!("{} [{}]: {}", case.case, ignore.at, ignore.why);

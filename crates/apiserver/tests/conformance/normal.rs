@@ -30,6 +30,8 @@ static REVISIONS: LazyLock<Regex> = LazyLock::new(|| {
     ];
     regex(&format!(r"({})\d+(?: \(\d+\))?", before.join("|")))
 });
+static WRITTEN_OUT: LazyLock<Regex> = LazyLock::new(|| regex(r#"(resourceVersion\\*":\\*")\d+"#));
+static FINGERPRINT: LazyLock<Regex> = LazyLock::new(|| regex("X509SHA256=[0-9a-f]{64}"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\d+[smhd])+$"));
 static MOUNT: LazyLock<Regex> = LazyLock::new(|| regex("kube-api-access-[a-z0-9]{5}"));
 
@@ -41,22 +43,31 @@ pub(crate) struct Normal {
     numbers: BTreeMap<&'static str, BTreeMap<String, usize>>,
     /// The front of every name the case has the server make up.
     prefixes: Vec<Regex>,
+    unordered: bool,
+    /// Whether the case makes a group of its own.
+    own_group: bool,
 }
 
 impl Normal {
     /// The placeholders of the case that wrote `literal` and has names made up from `prefixes`.
-    pub(crate) fn new(id: &str, literal: String, prefixes: &[String]) -> Normal {
+    /// `unordered`: several errors of one answer may come in any order.
+    pub(crate) fn new(id: &str, literal: String, prefixes: &[String], unordered: bool) -> Normal {
         let form = |prefix: &String| {
             let prefix = regex::escape(&prefix.replace("${id}", "<id>").replace("${ns}", "<id>"));
             regex(&format!("({prefix})([bcdfghjklmnpqrstvwxz2456789]{{5}})\\b"))
         };
         let prefixes = prefixes.iter().map(form).collect();
-        Normal { id: id.to_owned(), literal, numbers: BTreeMap::new(), prefixes }
+        let own_group = literal.contains("${id}.example.com");
+        Normal { id: id.to_owned(), literal, numbers: BTreeMap::new(), prefixes, unordered, own_group }
     }
 
     /// The answer's comparable form.
     pub(crate) fn value(&mut self, value: &Value) -> Value {
-        self.at("", value)
+        let mut value = self.at("", value);
+        if self.unordered {
+            sort_causes(&mut value);
+        }
+        value
     }
 
     /// The same for a line of text.
@@ -72,6 +83,8 @@ impl Normal {
         let text = JWT.replace_all(&text, "<token>");
         let text = HASH.replace_all(&text, "hash=<hash>");
         let text = REVISIONS.replace_all(&text, "$1<rv>");
+        let text = FINGERPRINT.replace_all(&text, "X509SHA256=<fingerprint>");
+        let text = WRITTEN_OUT.replace_all(&text, "$1<rv>");
         let text = MOUNT.replace_all(&text, "kube-api-access-<suffix>").into_owned();
         let text = self.addresses(&IPV4, "ipv4", &text);
         let mut text = self.addresses(&IPV6, "ipv6", &text);
@@ -106,6 +119,8 @@ impl Normal {
         match value {
             Value::String(s) => match key {
                 "continue" if !s.is_empty() => "<continue>".into(),
+                // It is made from the group, which is another in every run of the case.
+                "storageVersionHash" if self.own_group => "<hash>".into(),
                 _ if s.contains("-----BEGIN ") => "<pem>".into(),
                 _ => self.text(s).into(),
             },
@@ -148,6 +163,21 @@ impl Normal {
     }
 }
 
+/// Puts the causes of a refusal in order and leaves them out of its message, where each must have been.
+fn sort_causes(status: &mut Value) {
+    let Some(causes) = status["details"]["causes"].as_array().filter(|causes| causes.len() > 1) else {
+        return;
+    };
+    let mut causes = causes.clone();
+    causes.sort_by_key(Value::to_string);
+    let message = status["message"].as_str().unwrap_or_default();
+    let said = |cause: &Value| cause["message"].as_str().is_some_and(|text| message.contains(text));
+    if let Some((before, _)) = message.split_once(": [").filter(|_| causes.iter().all(said)) {
+        status["message"] = format!("{before}: [<the causes>]").into();
+        status["details"]["causes"] = causes.into();
+    }
+}
+
 /// Cells that say how long ago something was.
 fn ages(table: &mut Map<String, Value>) {
     let dated: Vec<usize> = table
@@ -181,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_object_that_did_not_change_keeps_its_placeholder() {
-        let mut normal = Normal::new("t1", String::new(), &[]);
+        let mut normal = Normal::new("t1", String::new(), &[], false);
         let object = |rv: &str| json!({"metadata": {"uid": "11111111-2222-3333-4444-555555555555", "resourceVersion": rv}});
         let first = normal.value(&object("7"));
         assert_eq!(first, normal.value(&object("7")));
@@ -190,14 +220,14 @@ mod tests {
 
     #[test]
     fn an_address_the_case_chose_is_compared() {
-        let mut normal = Normal::new("t1", "clusterIP: 10.96.7.7".into(), &[]);
+        let mut normal = Normal::new("t1", "clusterIP: 10.96.7.7".into(), &[], false);
         let shown = normal.value(&json!(["10.96.7.7", "10.96.1.2", "10.96.1.2", "fd00:96::a"]));
         assert_eq!(shown, json!(["10.96.7.7", "<ipv4-1>", "<ipv4-1>", "<ipv6-1>"]));
     }
 
     #[test]
     fn a_generated_name_is_the_same_wherever_it_comes_again() {
-        let mut normal = Normal::new("t1", String::new(), &["${id}-a-".into()]);
+        let mut normal = Normal::new("t1", String::new(), &["${id}-a-".into()], false);
         let made = json!({"metadata": {"generateName": "t1-a-", "name": "t1-a-x7k2p"}, "message": "t1-a-x7k2p is new"});
         let shown = normal.value(&made);
         assert_eq!(shown["metadata"]["name"], "<id>-a-<suffix-1>");
@@ -206,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_time_the_case_wrote_is_compared() {
-        let mut normal = Normal::new("t1", String::new(), &[]);
+        let mut normal = Normal::new("t1", String::new(), &[], false);
         let shown = normal.value(&json!([
             "2020-01-01T00:00:00Z",
             "2026-01-01T00:00:00Z",

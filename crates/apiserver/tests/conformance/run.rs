@@ -9,7 +9,7 @@ use http::{Request, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::case::{Auth, Case, Crd, Step, Until};
+use crate::case::{Auth, Case, Crd, Step, Until, yaml};
 use crate::diff;
 use crate::normal::Normal;
 use crate::server::{Answer, Server};
@@ -45,8 +45,12 @@ impl Whole {
         let text = |name| {
             parts.headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok()).unwrap_or_default()
         };
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        let content = String::from_utf8_lossy(&bytes);
+        let parsed = match text(header::CONTENT_TYPE).contains("yaml") {
+            true => yaml(&content).ok(),
+            false => serde_json::from_slice(&bytes).ok(),
+        };
+        let body = parsed.unwrap_or_else(|| content.into());
         let warnings = parts.headers.get_all(header::WARNING).iter();
         Ok(Whole {
             status: parts.status.as_u16(),
@@ -80,7 +84,7 @@ pub(crate) async fn run(server: &dyn Server, case: &Case, id: &str) -> Outcome {
     let mut run = Run {
         server,
         vars: Vars { id: id.to_owned(), answers: BTreeMap::new() },
-        normal: Normal::new(id, literal, &prefixes),
+        normal: Normal::new(id, literal, &prefixes, case.unordered),
         watches: BTreeMap::new(),
         answers: Vec::new(),
     };
@@ -143,11 +147,7 @@ impl Run<'_> {
                 Err(format!("{line} was answered {} {}", whole.status, whole.body))
             };
         }
-        let mut body = whole.body;
-        for (pointer, names) in &step.keep {
-            keep(&mut body, pointer, names);
-        }
-        let body = self.normal.value(&body);
+        let body = self.normal.value(&whole.body);
         let mut answer =
             json!({"step": line, "status": whole.status, "type": whole.content_type, "body": body});
         if !whole.warnings.is_empty() {
@@ -187,7 +187,12 @@ impl Run<'_> {
         let line = step.request.as_deref().ok_or("the step asks nothing")?;
         let request = self.request(step, line)?;
         let asked = async { Whole::read(self.server.send(step.auth, request).await?).await };
-        timeout(PATIENCE, asked).await.map_err(|_| format!("{line} was not answered"))?
+        let mut whole = timeout(PATIENCE, asked).await.map_err(|_| format!("{line} was not answered"))??;
+        for (pointer, names) in &step.keep {
+            let names = names.iter().map(|name| self.vars.text(name)).collect::<Result<Vec<_>, _>>()?;
+            keep(&mut whole.body, pointer, &names);
+        }
+        Ok(whole)
     }
 
     fn request(&self, step: &Step, line: &str) -> Result<Request<Bytes>, String> {
