@@ -36,14 +36,17 @@ impl Behaviour for EndpointSlices {
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors = validate::one_of(object, "addressType", &Path::root(), &["FQDN", "IPv4", "IPv6"]);
-        errors.extend(port_errors(object));
+        let mut errors = shape_errors(object);
         errors.extend(endpoint_errors(object));
         errors
     }
 
     fn validate_update(&self, _through: Through, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(object);
+        let mut errors = shape_errors(object);
+        // Endpoints that were accepted once are not judged again.
+        if object.get("endpoints") != old.get("endpoints") {
+            errors.extend(endpoint_errors(object));
+        }
         if object.get("addressType") != old.get("addressType") {
             errors.push(FieldError::invalid(
                 Path::new("addressType"),
@@ -115,6 +118,12 @@ fn too_many(path: Path, count: usize, limit: usize) -> Option<FieldError> {
         value: Some(count.to_string()),
         detail: format!("must have at most {limit} items"),
     })
+}
+
+fn shape_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = validate::one_of(object, "addressType", &Path::root(), &["FQDN", "IPv4", "IPv6"]);
+    errors.extend(port_errors(object));
+    errors
 }
 
 fn endpoint_errors(object: &Value) -> Vec<FieldError> {

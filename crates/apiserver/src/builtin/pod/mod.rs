@@ -134,6 +134,12 @@ impl Behaviour for Pods {
         table::row_conditions(object)
     }
 
+    fn spec_changed(&self, through: Through, object: &Value, old: &Value) -> bool {
+        // Being put on a node or reporting a status asks for nothing new.
+        !matches!(through, Through::Sub(Subresource::Binding | Subresource::Status))
+            && object.get("spec") != old.get("spec")
+    }
+
     fn reset_fields(&self, through: Through) -> Vec<Vec<&'static str>> {
         match through {
             Through::Sub(Subresource::Status) => {

@@ -61,8 +61,9 @@ impl Ranges {
 /// Settles the addresses and ports of a service about to be written, new or replacing `old`.
 ///
 /// Runs after the defaults and before the service is prepared and validated. `used` is what exists, the old version
-/// of this service included. The first free address and port are taken, past the part of each range that is kept for
-/// those who ask for a certain one.
+/// of this service included. Addresses and ports are taken from where the service's uid points into each range, past
+/// the part that is kept for those who ask for a certain one: the same services get the same addresses, and an address
+/// given up is not the next one taken, so that nobody mistakes a new service for the old one.
 pub fn allocate_service(
     service: &mut Value,
     old: Option<&Value>,
@@ -73,7 +74,13 @@ pub fn allocate_service(
         keep_allocated(service, old);
     }
     normalise_addresses(service, old);
-    let mut desk = Desk { used: used.clone(), ranges, name: text(service, "/metadata/name").to_owned() };
+    let of = |field: &str| text(service, field).to_owned();
+    let mut desk = Desk {
+        used: used.clone(),
+        ranges,
+        name: of("/metadata/name"),
+        lot: lot(&[&of("/metadata/uid"), &of("/metadata/namespace"), &of("/metadata/name")]),
+    };
     let unchanged_preference = old.is_some_and(|old| prefers_the_same(service, old));
     if !unchanged_preference {
         desk.settle_families(service, old)?;
@@ -168,6 +175,8 @@ struct Desk<'a> {
     used: Allocated,
     ranges: &'a Ranges,
     name: String,
+    /// Where to begin looking.
+    lot: u64,
 }
 
 impl Desk<'_> {
@@ -363,8 +372,9 @@ impl Desk<'_> {
         let size = 1_u128 << (network.max_prefix_len() - network.prefix_len()).min(64);
         // The lower part is left to those who ask for a certain address.
         let kept = band(size, 16, 256);
-        let free = (kept..size)
-            .chain(1..kept)
+        let start = kept + u128::from(self.lot) % (size - kept).max(1);
+        let free = (start..size)
+            .chain(1..start)
             .filter_map(|offset| at(network, offset))
             .find(|address| usable(network, address) && !self.used.addresses.contains(address))
             .ok_or_else(full)?;
@@ -463,11 +473,19 @@ impl Desk<'_> {
         let (first, last) = (*self.ranges.ports.start(), *self.ranges.ports.end());
         let size = u128::from(last.saturating_sub(first)) + 1;
         let kept = u16::try_from(band(size, 32, 128)).unwrap_or_default();
-        let start = first.saturating_add(kept).min(last);
+        let spread = u64::from(last - first).saturating_sub(u64::from(kept)) + 1;
+        let drawn = u16::try_from(self.lot % spread).unwrap_or_default();
+        let start = first.saturating_add(kept).saturating_add(drawn).min(last);
         let free = (start..=last).chain(first..start).find(|port| !self.used.ports.contains(port))?;
         self.used.ports.insert(free);
         Some(i64::from(free))
     }
+}
+
+/// A number that differs from service to service and is always the same for one (FNV-1a).
+fn lot(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// How much of a range is kept for those who ask for a certain value.

@@ -108,3 +108,36 @@ fn a_replacement_keeps_what_it_does_not_mention() {
     assert_eq!(new["spec"], old["spec"]);
     assert!(new["spec"]["healthCheckNodePort"].as_i64().unwrap() >= 30000);
 }
+
+#[test]
+fn an_address_given_up_is_not_the_next_one_taken() {
+    let with = |uid: &str| {
+        let mut service = json!({"metadata": {"name": "s", "uid": uid}, "spec": {"type": "NodePort", "ports": [{"port": 1}]}});
+        allocate_service(&mut service, None, &Allocated::default(), &cluster()).unwrap();
+        (service["spec"]["clusterIP"].clone(), service["spec"]["ports"][0]["nodePort"].clone())
+    };
+    assert_eq!(with("a"), with("a"), "the same services get the same addresses");
+    assert_ne!(with("a").0, with("b").0);
+    assert_ne!(with("a").1, with("b").1);
+}
+
+#[test]
+fn a_range_is_used_up_before_anybody_is_turned_away() {
+    let ranges = Ranges { networks: vec!["10.96.0.0/28".parse().unwrap()], ports: 30000..=30003 };
+    let mut services: Vec<Value> = Vec::new();
+    loop {
+        let uid = services.len().to_string();
+        let mut next = json!({"metadata": {"name": "s", "uid": uid}, "spec": {"type": "ClusterIP"}});
+        match allocate_service(&mut next, None, &Allocated::of(&services), &ranges) {
+            Ok(()) => services.push(next),
+            Err(error) => {
+                assert_eq!(
+                    error.message,
+                    "Internal error occurred: failed to allocate a serviceIP: range is full"
+                );
+                break;
+            }
+        }
+    }
+    assert_eq!(services.len(), 14, "all but the network's and the broadcast address");
+}
