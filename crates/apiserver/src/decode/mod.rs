@@ -21,7 +21,7 @@ use self::doc::Doc;
 use crate::field::{FieldError, Path};
 pub use crate::query::FieldValidation;
 use crate::resource::Resource;
-use crate::schema::{Schema, SchemaRef, prune};
+use crate::schema::{Schema, SchemaRef, check_embedded_types, prune};
 use crate::status::ApiError;
 
 /// The largest body the server reads.
@@ -312,6 +312,9 @@ fn custom(doc: &Doc, schema: &Schema) -> Result<Found, String> {
         };
     }
     let unknown = prune(schema, &mut value);
+    if let Some(error) = check_embedded_types(schema, &value) {
+        return Err(error.to_string());
+    }
     strict.extend(unknown.iter().map(|path| format!("unknown field {}", crate::field::quoted(path))));
     Ok(Found { value, strict })
 }

@@ -127,6 +127,16 @@ fn a_default_of_false_or_zero_or_nothing_is_still_a_default() {
 }
 
 #[test]
+fn a_status_subresource_is_there_though_it_says_nothing() {
+    let body = json!({"spec": {"group": "g", "names": {"kind": "K", "plural": "ks"}, "scope": "Cluster",
+        "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}}]}});
+    let body = serde_json::to_vec(&body).unwrap();
+    let decoded =
+        object(Media::Json, &body, &expect("CustomResourceDefinition"), FieldValidation::Strict).unwrap();
+    assert_eq!(decoded.object["spec"]["versions"][0]["subresources"], json!({"status": {}}));
+}
+
+#[test]
 fn protobuf_is_refused_by_name() {
     let refusal = media(Some("application/vnd.kubernetes.protobuf")).unwrap_err();
     assert_eq!(refusal.code.as_u16(), 415);

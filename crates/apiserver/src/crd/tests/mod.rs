@@ -46,6 +46,8 @@ fn every_recorded_rule_is_answered_as_the_real_server_answered_it() {
     let groups: Vec<Value> = serde_json::from_str(include_str!("rules.json")).unwrap();
     let mut wrong = Vec::new();
     for group in &groups {
+        let refused = openapi::Inspection::of(&group["schema"], true, &crate::field::Path::new("schema"));
+        assert!(refused.is_empty(), "{}: {refused:#?}", group["name"]);
         let resource = the_resource(&group["schema"]);
         let behaviour = &resource.behaviour;
         for (index, case) in group["cases"].as_array().unwrap().iter().enumerate() {

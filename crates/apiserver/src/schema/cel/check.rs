@@ -186,7 +186,7 @@ impl Checker {
             let operand = self.check(operand, scope);
             return self.select(id, &operand, field.inner()).optional();
         }
-        let args: Vec<Type> = call.args.iter().map(|arg| self.check(arg, scope)).collect();
+        let args: Vec<Type> = call.args.iter().map(|arg| self.argument(name, arg, scope)).collect();
         if name == operators::LOGICAL_AND || name == operators::LOGICAL_OR {
             for (arg, found) in call.args.iter().zip(&args) {
                 if !matches!(found, Type::Bool | Type::Dyn) {
@@ -204,6 +204,27 @@ impl Checker {
         match functions::result(&qualified, receiver.as_ref(), &args) {
             Some(gives) => gives,
             None => self.no_overload(id, &qualified, receiver.as_ref(), &args),
+        }
+    }
+
+    /// A list that is formatted may hold anything; other lists hold one type.
+    fn argument(&mut self, function: &str, arg: &IdedExpr, scope: &Scope) -> Type {
+        match &arg.expr {
+            Expr::List(list) if function == "format" => {
+                list.elements.iter().for_each(|item| {
+                    self.check(item, scope);
+                });
+                Type::List(Box::new(Type::Dyn))
+            }
+            Expr::List(_)
+            | Expr::Unspecified
+            | Expr::Call(_)
+            | Expr::Comprehension(_)
+            | Expr::Ident(_)
+            | Expr::Literal(_)
+            | Expr::Map(_)
+            | Expr::Select(_)
+            | Expr::Struct(_) => self.check(arg, scope),
         }
     }
 
