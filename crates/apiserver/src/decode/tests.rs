@@ -100,11 +100,12 @@ fn a_built_in_comes_back_in_the_shape_its_go_type_is_written_in() {
 
 #[test]
 fn what_stands_twice_in_a_built_in_is_decoded_into_the_same_place() {
-    let body =
-        br#"{"spec":{"nodeName":"a","containers":[{"name":"x","image":"i"}]},"spec":{"hostNetwork":true}}"#;
+    let body = br#"{"spec":{"nodeName":"a","containers":[{"name":"x","image":"i"},{"name":"y"}]},
+        "spec":{"hostNetwork":true,"containers":[{"name":"z"}]}}"#;
     let decoded = object(Media::Json, body, &expect("Pod"), FieldValidation::Ignore).unwrap();
-    assert_eq!(decoded.object["spec"]["nodeName"], "a");
-    assert_eq!(decoded.object["spec"]["hostNetwork"], true);
+    let spec = &decoded.object["spec"];
+    assert_eq!((&spec["nodeName"], &spec["hostNetwork"]), (&json!("a"), &json!(true)));
+    assert_eq!(spec["containers"], json!([{"name": "z", "image": "i", "resources": {}}]));
 }
 
 #[test]

@@ -323,16 +323,35 @@ fn is_left_out(value: &Value, schema: &Schema, required: bool, go_type: Option<&
     }
 }
 
-/// A struct or map that stands twice is decoded twice into the same place, so the second adds to the first.
+/// What stands twice is decoded twice into the same place, so the second adds to the first: to a struct, to a map, and
+/// to the structs a list had at the same positions.
 fn place(object: &mut Map<String, Value>, key: &str, value: Value) {
-    match (object.get_mut(key), value) {
-        (Some(Value::Object(there)), Value::Object(more)) => {
+    match object.remove(key) {
+        Some(there) => object.insert(key.to_owned(), over(there, value)),
+        None => object.insert(key.to_owned(), value),
+    };
+}
+
+fn over(there: Value, value: Value) -> Value {
+    match (there, value) {
+        (Value::Object(mut there), Value::Object(more)) => {
             for (key, value) in more {
-                place(there, &key, value);
+                place(&mut there, &key, value);
             }
+            Value::Object(there)
         }
-        (_, value) => {
-            object.insert(key.to_owned(), value);
+        (Value::Array(there), Value::Array(items)) => {
+            let mut there = there.into_iter();
+            Value::Array(
+                items
+                    .into_iter()
+                    .map(|item| match there.next() {
+                        Some(before) => over(before, item),
+                        None => item,
+                    })
+                    .collect(),
+            )
         }
+        (_, value) => value,
     }
 }

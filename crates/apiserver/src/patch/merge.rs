@@ -29,8 +29,9 @@ pub(super) fn apply(
             Ok((patched, strict))
         }
         Value::Null => Err(ApiError::bad_request("Invalid JSON Patch")),
-        // RFC 7396: what is no object takes the place of the whole document, which then is no Kubernetes object.
-        whole if lenient => Ok((whole, strict)),
+        // RFC 7396: what is no object takes the place of the whole document, which then is no Kubernetes object. The
+        // library upstream does that for lists only.
+        whole @ Value::Array(_) if lenient => Ok((whole, strict)),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(bad(format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             doc.go_name()

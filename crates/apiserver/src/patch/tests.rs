@@ -144,6 +144,7 @@ fn merge_patches_are_taken_and_refused_as_a_real_server_does() {
         ("", FieldValidation::Warn, 400, "error decoding patch: unexpected end of JSON input".to_owned()),
         ("[]", FieldValidation::Warn, 400, format!("error decoding patch: {object}")),
         ("null", FieldValidation::Warn, 400, "Invalid JSON Patch".to_owned()),
+        ("5", FieldValidation::Ignore, 400, "Invalid JSON Patch".to_owned()),
         ("{", FieldValidation::Ignore, 400, "Invalid JSON Patch".to_owned()),
         ("{}", FieldValidation::Warn, 200, String::new()),
         (r#"{"metadata":{"labels":{"a":null}}}"#, FieldValidation::Warn, 200, String::new()),
