@@ -251,25 +251,45 @@ fn validate_owners(owners: Option<&Value>, path: &Path) -> Vec<FieldError> {
             }
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
-            let why = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(path.clone(), owner, why));
+            let detail = "/v1, Kind=Event is disallowed from being an owner".to_owned();
+            let value = Some(shown_owner(owner));
+            errors.push(FieldError { problem: Problem::Invalid, path: path.clone(), value, detail });
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
             match &controller {
-                Some(first) => errors.push(FieldError::invalid(
-                    path.clone(),
-                    owners.unwrap_or(&Value::Null),
-                    format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
-                         and {this}"
-                    ),
-                )),
+                Some(first) => {
+                    let all = owners.and_then(Value::as_array).into_iter().flatten();
+                    let shown: Vec<String> = all.map(shown_owner).collect();
+                    errors.push(FieldError {
+                        problem: Problem::Invalid,
+                        path: path.clone(),
+                        value: Some(format!("[{}]", shown.join(","))),
+                        detail: format!(
+                            "Only one reference can have Controller set to true. Found \"true\" in references for \
+                             {first} and {this}"
+                        ),
+                    });
+                }
                 None => controller = Some(this),
             }
         }
     }
     errors
+}
+
+/// An owner as a message shows it: in the order its fields are declared, not the alphabet's.
+fn shown_owner(owner: &Value) -> String {
+    let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"]
+        .iter()
+        .map(|field| format!("\"{field}\":{}", Value::from(text(owner, field))))
+        .collect();
+    for field in ["controller", "blockOwnerDeletion"] {
+        if let Some(flag) = owner.get(field).filter(|flag| flag.is_boolean()) {
+            fields.push(format!("\"{field}\":{flag}"));
+        }
+    }
+    format!("{{{}}}", fields.join(","))
 }
 
 fn finalizers(metadata: &Value) -> Vec<&str> {

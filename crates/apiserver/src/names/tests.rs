@@ -154,9 +154,15 @@ fn owners_are_complete_and_only_one_is_the_controller() {
             "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
         ]
     );
-    assert!(told[5].ends_with(
-        "Only one reference can have Controller set to true. Found \"true\" in references for A/a and B/b"
-    ));
+    assert_eq!(
+        told[5],
+        "metadata.ownerReferences: Invalid value: [\
+         {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"e\",\"uid\":\"1\"},\
+         {\"apiVersion\":\"\",\"kind\":\"\",\"name\":\"\",\"uid\":\"\"},\
+         {\"apiVersion\":\"v1\",\"kind\":\"A\",\"name\":\"a\",\"uid\":\"2\",\"controller\":true},\
+         {\"apiVersion\":\"v1\",\"kind\":\"B\",\"name\":\"b\",\"uid\":\"3\",\"controller\":true}]: \
+         Only one reference can have Controller set to true. Found \"true\" in references for A/a and B/b"
+    );
 }
 
 #[test]
