@@ -109,6 +109,17 @@ impl Claimed {
         if related { Ok(()) } else { Err(self.inconvertible(expect)) }
     }
 
+    /// Refuses the body of a delete that is of another kind. Every group has `DeleteOptions`, so the version is free.
+    pub(super) fn check_delete_options(mut self) -> Result<(), String> {
+        if self.kind.is_empty() || self.kind == "DeleteOptions" {
+            return Ok(());
+        }
+        if self.version.is_empty() {
+            self.version = "v1".to_owned();
+        }
+        Err(self.unregistered())
+    }
+
     fn unregistered(&self) -> String {
         format!(
             "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:110\"",

@@ -1,5 +1,5 @@
-//! The shape of `metadata` as Go has it, for custom resources: their own schemas leave it out, and a message about
-//! it names the Go structs.
+//! The shapes of `metadata` (custom resources' own schemas leave it out) and of a delete's options, as Go has them:
+//! messages about them name the Go structs.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -63,6 +63,29 @@ pub(crate) fn schema() -> &'static Schema {
                 ("ownerReferences", list(owner)),
                 ("finalizers", list(text())),
                 ("managedFields", list(manager)),
+            ],
+        )
+    })
+}
+
+/// The schema of `DeleteOptions`.
+pub(crate) fn delete_options() -> &'static Schema {
+    static OPTIONS: OnceLock<Schema> = OnceLock::new();
+    OPTIONS.get_or_init(|| {
+        let text = || scalar(Kind::String, None);
+        let flag = || scalar(Kind::Boolean, None);
+        let preconditions = structure("Preconditions", [("uid", text()), ("resourceVersion", text())]);
+        structure(
+            "DeleteOptions",
+            [
+                ("apiVersion", text()),
+                ("kind", text()),
+                ("gracePeriodSeconds", scalar(Kind::Integer, Some("int64"))),
+                ("preconditions", preconditions),
+                ("orphanDependents", flag()),
+                ("propagationPolicy", text()),
+                ("dryRun", list(text())),
+                ("ignoreStoreReadErrorWithClusterBreakingPotential", flag()),
             ],
         )
     })

@@ -171,7 +171,11 @@ pub(crate) fn applied(body: &[u8], validation: FieldValidation) -> Result<Decode
     let object = match yaml.doc.to_value() {
         // An empty body is an object that says nothing; what it is missing is told where it is merged.
         Value::Null => Value::Object(serde_json::Map::new()),
-        other => other,
+        other @ (Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_)) => other,
     };
     if !object.is_object() {
         return Err(refuse(format!(
@@ -195,24 +199,14 @@ pub(crate) fn delete_options(content_type: Option<&str>, body: &[u8]) -> Result<
         Media::Json => json::parse(body).map_err(refuse)?,
         Media::Yaml => yaml::parse(body).map_err(ApiError::unclassified)?.doc,
     };
-    let options = doc.to_value();
-    for (field, wanted, fits) in [
-        ("gracePeriodSeconds", "int64", Value::is_i64 as fn(&Value) -> bool),
-        ("orphanDependents", "bool", Value::is_boolean),
-        ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),
-    ] {
-        match options.get(field) {
-            Some(value) if !value.is_null() && !fits(value) => {
-                let found = Doc::from(value);
-                return Err(ApiError::unclassified(format!(
-                    "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {wanted}",
-                    found.go_name()
-                )));
-            }
-            Some(_) | None => {}
-        }
+    kinds::Claimed::read(&doc)
+        .and_then(|claimed| claimed.check_delete_options())
+        .map_err(ApiError::unclassified)?;
+    let typed = typed::decode(&doc, metadata::delete_options(), "");
+    match typed.error {
+        Some(error) => Err(ApiError::unclassified(error)),
+        None => Ok(Some(typed.value)),
     }
-    Ok(Some(options))
 }
 
 /// The object a value is once it has been through the decoder: unknown fields gone, always-written fields there.

@@ -172,3 +172,36 @@ fn aliases_do_not_unfold_without_bound() {
     }
     assert_eq!(yaml::parse(text.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
 }
+
+/// What a real server answered to the body of a delete; none of these has a reason.
+#[test]
+fn the_options_of_a_delete_are_refused_as_a_real_server_does() {
+    let peek = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    for (body, message) in [
+        ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()),
+        ("[]", format!("couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type {peek}")),
+        (r#"{"kind":"Pod"}"#, r#"no kind "Pod" is registered for version "v1" in scheme "pkg/runtime/scheme.go:110""#.to_owned()),
+        (r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c".to_owned()),
+        (r#"{"gracePeriodSeconds":"x"}"#, "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64".to_owned()),
+        (r#"{"gracePeriodSeconds":1.5}"#, "json: cannot unmarshal number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64".to_owned()),
+        (r#"{"propagationPolicy":5}"#, "json: cannot unmarshal number into Go struct field DeleteOptions.propagationPolicy of type v1.DeletionPropagation".to_owned()),
+        (r#"{"preconditions":{"uid":5}}"#, "json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID".to_owned()),
+        (r#"{"preconditions":[]}"#, "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions".to_owned()),
+        (r#"{"dryRun":"All"}"#, "json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string".to_owned()),
+        (r#"{"dryRun":[5]}"#, "json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string".to_owned()),
+        (r#"{"orphanDependents":"x"}"#, "json: cannot unmarshal string into Go struct field DeleteOptions.orphanDependents of type bool".to_owned()),
+    ] {
+        let refusal = delete_options(None, body.as_bytes()).unwrap_err();
+        assert_eq!((refusal.code.as_u16(), refusal.reason, refusal.message), (500, "", message), "{body}");
+    }
+}
+
+#[test]
+fn the_options_of_a_delete_keep_what_was_said() {
+    let said = br#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0,"orphanDependents":false,"foo":1}"#;
+    let options = delete_options(Some("application/json"), said).unwrap().unwrap();
+    assert_eq!((&options["gracePeriodSeconds"], &options["orphanDependents"]), (&json!(0), &json!(false)));
+    assert_eq!(options.get("foo"), None);
+    assert_eq!(delete_options(None, b"").unwrap(), None);
+    assert!(delete_options(None, b"null").unwrap().is_some());
+}
