@@ -74,6 +74,11 @@ pub trait Behaviour: Send + Sync {
     /// Fills in what the user may leave out. Runs on every decoded object before anything reads it.
     fn default(&self, _object: &mut Value) {}
 
+    /// The same for what a server-side apply made, whose nulls were asked for and are validated as they are.
+    fn default_applied(&self, object: &mut Value) {
+        self.default(object);
+    }
+
     /// Brings a new object into the shape the server stores first (a status set by the client is dropped, …).
     fn prepare_create(&self, _object: &mut Value) {}
 
@@ -207,6 +212,11 @@ impl Resource {
         } else {
             format!("{}.{}", self.plural, self.group)
         }
+    }
+
+    /// The group refusals name the kind with: Events are checked as the core kind they are stored as.
+    pub fn kind_group(&self) -> &str {
+        if self.is_event() { "" } else { &self.group }
     }
 
     fn is_event(&self) -> bool {

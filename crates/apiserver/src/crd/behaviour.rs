@@ -112,6 +112,10 @@ impl Behaviour for CustomBehaviour {
         apply_defaults(&self.schema, object);
     }
 
+    fn default_applied(&self, object: &mut Value) {
+        apply_defaults(&self.schema, object);
+    }
+
     fn prepare_create(&self, object: &mut Value) {
         if self.has_status
             && let Some(map) = object.as_object_mut()

@@ -126,7 +126,9 @@ impl Walk {
             let value = self.value(doc, property, &here, go_type);
             self.fields.pop();
             let required = schema.limits.required.contains(key);
-            if is_left_out(&value, property, required, go_type) {
+            // An empty list of managers is how a client asks for a fresh start, so it must not look like none.
+            let reset = here == "metadata.managedFields";
+            if !reset && is_left_out(&value, property, required, go_type) {
                 object.remove(key);
             } else {
                 place(&mut object, key, value);

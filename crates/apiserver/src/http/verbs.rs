@@ -282,7 +282,7 @@ impl Ask<'_> {
         let expect = Expect::of(&self.resource);
         let (mut object, strict) = decode::normalise(&merged, &expect).map_err(ApiError::bad_request)?;
         cx.warnings.extend(decode::judge(strict, options.validation).map_err(ApiError::bad_request)?);
-        self.resource.behaviour.default(&mut object);
+        self.resource.behaviour.default_applied(&mut object);
         Ok(Replacement { object, tracked: true, identified: false })
     }
 

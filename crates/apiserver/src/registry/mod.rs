@@ -57,7 +57,7 @@ impl Cx<'_> {
     }
 
     pub(crate) fn invalid(&self, name: &str, errors: &[FieldError]) -> ApiError {
-        ApiError::invalid(&self.resource.group, &self.resource.kind, name, errors)
+        ApiError::invalid(self.resource.kind_group(), &self.resource.kind, name, errors)
     }
 
     /// Stores the object in its storage version.

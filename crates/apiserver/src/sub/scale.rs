@@ -96,6 +96,16 @@ fn patched(kind: PatchKind, body: &[u8], now: &Value) -> Result<Value, ApiError>
     Ok(scale)
 }
 
+/// A Scale without a size is one of size 0, and is written so.
+fn sized(mut scale: Value) -> Value {
+    if scale["spec"]["replicas"] == 0
+        && let Some(spec) = scale["spec"].as_object_mut()
+    {
+        spec.remove("replicas");
+    }
+    scale
+}
+
 fn seen(resource: &Resource, object: &Value) -> Value {
     let paths = paths(resource);
     let count = |path: &str| Scale::get(object, path).and_then(Value::as_i64).unwrap_or_default();
@@ -171,6 +181,7 @@ fn set(
                 Asked::Patched(kind, body) => patched(*kind, body, &live)?,
                 Asked::Applied(applied) => applied.clone(),
             };
+            let wanted = sized(wanted);
             let write = match asked {
                 Asked::Applied(_) => ssa::ScaleWrite::Apply { applied: &wanted, force: options.force },
                 Asked::Whole(_) | Asked::Patched(..) => ssa::ScaleWrite::Update(&wanted),
