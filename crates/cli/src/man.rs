@@ -16,7 +16,7 @@ Examples:
   netferry man | man -l -
   netferry man --dir /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write netferry.1, netferry-doctor.1 … here; made if it does not exist
+    /// Write netferry.1, netferry-doctor.1 and so on here; made if it does not exist
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -1,48 +1,15 @@
 //! `netferry apiserver` as a process: what it prints, what it leaves, how it ends.
 
-use std::io::{BufRead, BufReader};
+mod common;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use common::{Server, command};
+use nix::sys::signal::Signal;
 
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(dir: &Path, args: &[&str]) -> Server {
-        let mut child =
-            command(dir, args).stdout(Stdio::piped()).spawn().expect("the binary under test runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let url = line.trim().strip_prefix("serving ").expect("the line says where it serves").to_owned();
-        Server { child, url }
-    }
-
-    fn end_with(mut self, signal: Signal) -> std::process::ExitStatus {
-        let pid = i32::try_from(self.child.id()).expect("a process id");
-        kill(Pid::from_raw(pid), signal).expect("the server is signalled");
-        self.child.wait().expect("the server ends")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_netferry"));
-    command.current_dir(dir).args(["apiserver", "--listen", "127.0.0.1:0", "--exit-with-parent"]).args(args);
-    command
-}
+const FREE: &str = "127.0.0.1:0";
 
 fn server_version(dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_netferry"))
@@ -57,7 +24,7 @@ const ALL: [&str; 6] = ["--data", "data.log", "--tls-dir", "tls", "--kubeconfig-
 #[test]
 fn a_server_answers_with_its_kubeconfig_as_soon_as_it_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let server = Server::start(dir.path(), &ALL);
+    let server = Server::start(dir.path(), FREE, &ALL);
     let output = server_version(dir.path());
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
@@ -69,45 +36,26 @@ fn a_server_answers_with_its_kubeconfig_as_soon_as_it_says_so() {
 fn asking_a_server_to_stop_is_not_a_failure() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        assert_eq!(Server::start(dir.path(), &[]).end_with(signal).code(), Some(0), "{signal}");
+        assert_eq!(Server::start(dir.path(), FREE, &[]).end_with(signal).code(), Some(0), "{signal}");
     }
 }
 
 #[test]
 fn a_kubeconfig_outlives_a_killed_server_when_its_certificates_are_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let first = Server::start(dir.path(), &ALL);
+    let first = Server::start(dir.path(), FREE, &ALL);
     let address = first.url.trim_start_matches("https://").to_owned();
     let written = std::fs::read(dir.path().join("kubeconfig")).expect("a kubeconfig");
     first.end_with(Signal::SIGKILL);
-    // `--listen` twice is a usage error, so the second start names the address alone.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_netferry"))
-        .current_dir(dir.path())
-        .args([
-            "apiserver",
-            "--exit-with-parent",
-            "--listen",
-            &address,
-            "--data",
-            "data.log",
-            "--tls-dir",
-            "tls",
-        ])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary under test runs");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let second = Server { child, url: line };
+    let _second = Server::start(dir.path(), &address, &["--data", "data.log", "--tls-dir", "tls"]);
     assert_eq!(std::fs::read(dir.path().join("kubeconfig")).expect("a kubeconfig"), written);
     assert!(server_version(dir.path()).status.success());
-    drop(second);
 }
 
 #[test]
 fn credentials_are_for_their_owner_alone() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let _server = Server::start(dir.path(), &ALL);
+    let _server = Server::start(dir.path(), FREE, &ALL);
     let mode = |name: &str| {
         std::fs::metadata(dir.path().join(name)).expect("it is there").permissions().mode() & 0o077
     };
@@ -119,8 +67,9 @@ fn credentials_are_for_their_owner_alone() {
 #[test]
 fn a_data_file_in_use_is_refused_with_exit_code_3() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let _first = Server::start(dir.path(), &ALL);
-    let second = command(dir.path(), &["--data", "data.log"]).output().expect("the binary under test runs");
+    let _first = Server::start(dir.path(), FREE, &ALL);
+    let second =
+        command(dir.path(), FREE, &["--data", "data.log"]).output().expect("the binary under test runs");
     assert_eq!(second.status.code(), Some(3), "{}", String::from_utf8_lossy(&second.stderr));
     assert!(String::from_utf8_lossy(&second.stderr).contains("in use by another server"));
 }

@@ -44,8 +44,8 @@ pub(crate) struct ApiserverArgs {
     #[arg(long, value_name = "ADDRESS")]
     tls_address: Vec<IpAddr>,
     /// Addresses of Services: one range, or one of each family
-    #[arg(long, value_name = "CIDR", value_delimiter = ',', default_value = "10.96.0.0/16,fd00:96::/112")]
-    service_cidr: Vec<IpNet>,
+    #[arg(long, value_name = "CIDR[,CIDR]", default_value = "10.96.0.0/16,fd00:96::/112", value_parser = service_ranges)]
+    service_cidr: ServiceRanges,
     /// Ports of NodePort Services
     #[arg(long, value_name = "FIRST-LAST", default_value = "30000-32767", value_parser = port_range)]
     node_ports: RangeInclusive<u16>,
@@ -58,6 +58,24 @@ pub(crate) fn run(args: &ApiserverArgs) -> Result<(), Failure> {
     serve::until_interrupted(args)
 }
 
+/// One prefix, or one of each family; the first is preferred.
+#[derive(Clone, Debug, PartialEq)]
+struct ServiceRanges(Vec<IpNet>);
+
+fn service_ranges(text: &str) -> Result<ServiceRanges, String> {
+    let ranges: Vec<IpNet> = text
+        .split(',')
+        .map(|cidr| cidr.parse().map_err(|_| format!("{cidr:?} is not a prefix such as 10.96.0.0/16")))
+        .collect::<Result<_, _>>()?;
+    let of_both_families =
+        |a: &IpNet, b: &IpNet| matches!((a, b), (IpNet::V4(_), IpNet::V6(_)) | (IpNet::V6(_), IpNet::V4(_)));
+    match ranges.as_slice() {
+        [_] => Ok(ServiceRanges(ranges)),
+        [first, second] if of_both_families(first, second) => Ok(ServiceRanges(ranges)),
+        _ => Err("expected one prefix, or one of each family".to_owned()),
+    }
+}
+
 fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let ports = text.split_once('-').and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
     match ports {
@@ -68,7 +86,17 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::port_range;
+    use super::{port_range, service_ranges};
+
+    #[test]
+    fn service_addresses_come_from_one_range_or_one_of_each_family() {
+        for right in ["10.96.0.0/16", "fd00::/112", "10.96.0.0/16,fd00::/112", "fd00::/112,10.96.0.0/16"] {
+            assert!(service_ranges(right).is_ok(), "{right}");
+        }
+        for wrong in ["", "10.96.0.0", "10.96.0.0/16,10.97.0.0/16", "10.96.0.0/16,fd00::/112,10.97.0.0/16"] {
+            assert!(service_ranges(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_range_of_ports_is_two_ports_in_order() {

@@ -59,7 +59,7 @@ async fn serve(args: &ApiserverArgs) -> Result<(), Failure> {
 fn settings(args: &ApiserverArgs, pki: &Pki) -> Result<Settings, Failure> {
     Ok(Settings {
         data: args.data.clone(),
-        service_ranges: args.service_cidr.clone(),
+        service_ranges: args.service_cidr.0.clone(),
         node_ports: args.node_ports.clone(),
         // Kept with the certificates, so that tokens of service accounts outlive a restart as they do.
         secret: Some(pki.secret().context("preparing the key that signs tokens")?),
