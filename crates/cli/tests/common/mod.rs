@@ -1,5 +1,7 @@
 //! A server of our own binary, for tests that talk to it.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,14 +10,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A running `netferry apiserver`; ends with the test.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub url: String,
+    pub(crate) url: String,
 }
 
 impl Server {
     /// Starts one in `dir` and waits for the line that says it answers.
-    pub fn start(dir: &Path, listen: &str, args: &[&str]) -> Server {
+    pub(crate) fn start(dir: &Path, listen: &str, args: &[&str]) -> Server {
         let mut child =
             command(dir, listen, args).stdout(Stdio::piped()).spawn().expect("the binary under test runs");
         let mut line = String::new();
@@ -25,8 +27,7 @@ impl Server {
         Server { child, url }
     }
 
-    #[allow(dead_code, reason = "each test binary uses its part")]
-    pub fn end_with(mut self, signal: Signal) -> ExitStatus {
+    pub(crate) fn end_with(mut self, signal: Signal) -> ExitStatus {
         let pid = i32::try_from(self.child.id()).expect("a process id");
         kill(Pid::from_raw(pid), signal).expect("the server is signalled");
         self.child.wait().expect("the server ends")
@@ -41,7 +42,7 @@ impl Drop for Server {
 }
 
 /// The command that starts one.
-pub fn command(dir: &Path, listen: &str, args: &[&str]) -> Command {
+pub(crate) fn command(dir: &Path, listen: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netferry"));
     command.current_dir(dir).args(["apiserver", "--listen", listen, "--exit-with-parent"]).args(args);
     command
