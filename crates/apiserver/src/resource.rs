@@ -79,6 +79,12 @@ pub trait Behaviour: Send + Sync {
         self.default(object);
     }
 
+    /// Brings an object in this version into the shape it is stored in.
+    fn freeze(&self, _object: &mut Value) {}
+
+    /// Brings an object that may have been stored under another schema into this version's shape.
+    fn thaw(&self, _object: &mut Value) {}
+
     /// Brings a new object into the shape the server stores first (a status set by the client is dropped, …).
     fn prepare_create(&self, _object: &mut Value) {}
 
@@ -195,6 +201,9 @@ pub struct Resource {
     pub storage_version: String,
     /// Whether this is a custom resource (no strategic merge, pruning and CEL apply).
     pub custom: bool,
+    /// Whether objects may have been stored under another schema than this one: what it does not know is then dropped
+    /// and what it defaults is filled in whenever they are read.
+    pub revised: bool,
     /// The warning sent with every answer when the version is deprecated.
     pub deprecation: Option<String>,
 }
@@ -225,7 +234,7 @@ impl Resource {
 
     /// Whether objects are stored in just the form this resource shows.
     pub fn verbatim(&self) -> bool {
-        !self.is_event() && self.version == self.storage_version
+        !self.is_event() && self.version == self.storage_version && !self.revised
     }
 
     /// An object of this resource as it is stored.
@@ -233,8 +242,11 @@ impl Resource {
         if self.is_event() {
             return crate::builtin::event_to_core(&object);
         }
-        if !self.verbatim() {
+        if self.version != self.storage_version {
             object["apiVersion"] = Value::String(format!("{}/{}", self.group, self.storage_version));
+        }
+        if !self.verbatim() {
+            self.behaviour.freeze(&mut object);
         }
         object
     }
@@ -246,6 +258,7 @@ impl Resource {
         }
         if !self.verbatim() {
             object["apiVersion"] = Value::String(self.api_version());
+            self.behaviour.thaw(&mut object);
         }
         object
     }

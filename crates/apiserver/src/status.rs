@@ -136,6 +136,18 @@ impl ApiError {
         .about(group, resource, "")
     }
 
+    /// 405 for a path that has no such method, as a router says it.
+    pub fn no_such_method() -> ApiError {
+        ApiError {
+            details: Some(json!({})),
+            ..ApiError::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            )
+        }
+    }
+
     /// 410: the history a watch or a continued list needs is gone.
     pub fn expired(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::GONE, "Expired", message)

@@ -102,7 +102,9 @@ impl Guard {
         }
         let token = token.trim();
         if same(token, &self.credentials.admin_token) {
-            return Some(Identity::member("admin", &["system:masters"]));
+            let mut admin = Identity::member("admin", &["system:masters"]);
+            admin.uid = "admin-uid".to_owned();
+            return Some(admin);
         }
         self.server.service_account_of(token)
     }

@@ -52,7 +52,8 @@ pub(super) fn size(object: &Value, fields: &[&str], path: Path) -> Option<FieldE
         .sum();
     (bytes > LIMIT).then(|| FieldError {
         problem: Problem::TooLong,
-        path,
+        // A real server starts this path with a nameless field, which prints so.
+        path: if path.as_str().is_empty() { Path::new("[]") } else { path },
         value: None,
         detail: format!("may not be more than {LIMIT} bytes"),
     })

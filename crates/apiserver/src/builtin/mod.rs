@@ -102,6 +102,7 @@ impl Kind {
             behaviour: self.behaviour,
             storage_version: "v1".to_owned(),
             custom: false,
+            revised: false,
             deprecation: None,
         }
     }

@@ -11,7 +11,7 @@ use crate::names::finalizer_warnings;
 use crate::resource::{Behaviour, Column, Subresource, Through};
 use crate::schema::cel::Rules;
 use crate::schema::{
-    SchemaRef, apply_defaults, drop_nulls, validate_embedded, validate_lists, validate_value,
+    SchemaRef, apply_defaults, drop_nulls, prune, validate_embedded, validate_lists, validate_value,
 };
 
 use super::columns::{Columns, printed};
@@ -22,6 +22,8 @@ use super::scale::Scale;
 pub struct CustomBehaviour {
     /// The schema as the definition gives it, which knows of `metadata` only what its author restricted.
     schema: SchemaRef,
+    /// The schema of the version objects are stored in.
+    stored: SchemaRef,
     rules: Rules,
     has_status: bool,
     scale: Option<Scale>,
@@ -30,8 +32,8 @@ pub struct CustomBehaviour {
 }
 
 impl CustomBehaviour {
-    /// Reads a version of a definition; `schema` is its parsed schema.
-    pub(super) fn read(version: &Value, schema: SchemaRef) -> CustomBehaviour {
+    /// Reads a version of a definition; `schema` is its parsed schema, `stored` that of the storage version.
+    pub(super) fn read(version: &Value, schema: SchemaRef, stored: SchemaRef) -> CustomBehaviour {
         let rules = Rules::compile(&schema);
         let selectable = version["selectableFields"]
             .as_array()
@@ -45,6 +47,7 @@ impl CustomBehaviour {
         CustomBehaviour {
             rules,
             schema,
+            stored,
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::read(version),
             columns: Columns::read(version),
@@ -110,6 +113,16 @@ impl Behaviour for CustomBehaviour {
     fn default(&self, object: &mut Value) {
         drop_nulls(&self.schema, object);
         apply_defaults(&self.schema, object);
+    }
+
+    fn freeze(&self, object: &mut Value) {
+        prune(&self.stored, object);
+    }
+
+    fn thaw(&self, object: &mut Value) {
+        prune(&self.stored, object);
+        apply_defaults(&self.stored, object);
+        prune(&self.schema, object);
     }
 
     fn default_applied(&self, object: &mut Value) {
@@ -236,6 +249,6 @@ fn interned(name: &str) -> &'static str {
 }
 
 /// The behaviour, shared.
-pub(super) fn shared(version: &Value, schema: SchemaRef) -> Arc<dyn Behaviour> {
-    Arc::new(CustomBehaviour::read(version, schema))
+pub(super) fn shared(version: &Value, schema: SchemaRef, stored: SchemaRef) -> Arc<dyn Behaviour> {
+    Arc::new(CustomBehaviour::read(version, schema, stored))
 }

@@ -14,6 +14,7 @@ mod structural;
 
 use serde_json::Value;
 
+use crate::catalog::version_rank;
 use crate::resource::{Resource, Subresource};
 use crate::schema::{ParseError, Schema, SchemaRef, object_meta};
 
@@ -39,6 +40,7 @@ pub fn definition_resource() -> Resource {
         behaviour: std::sync::Arc::new(DefinitionBehaviour),
         storage_version: "v1".to_owned(),
         custom: false,
+        revised: false,
         deprecation: None,
     }
 }
@@ -69,9 +71,16 @@ fn resource(definition: &Value, version: &Value, storage_version: &str) -> Resul
     let list = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
     };
-    let raw = &version["schema"]["openAPIV3Schema"];
-    let schema =
-        Schema::from_crd(if raw.is_object() { raw } else { &spec["validation"]["openAPIV3Schema"] })?;
+    let read = |version: &Value| {
+        let raw = &version["schema"]["openAPIV3Schema"];
+        Schema::from_crd(if raw.is_object() { raw } else { &spec["validation"]["openAPIV3Schema"] })
+    };
+    let schema = read(version)?;
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let stored = match versions.iter().find(|other| other["name"] == storage_version) {
+        Some(storage) if storage["schema"] != version["schema"] => read(storage)?,
+        Some(_) | None => schema.clone(),
+    };
     let group = text(&spec["group"]);
     let kind = text(&names["kind"]);
     let name = text(&version["name"]);
@@ -83,7 +92,7 @@ fn resource(definition: &Value, version: &Value, storage_version: &str) -> Resul
     }
     let deprecation = (version["deprecated"] == true).then(|| match version["deprecationWarning"].as_str() {
         Some(warning) => warning.to_owned(),
-        None => format!("{group}/{name} {kind} is deprecated"),
+        None => deprecated(spec, &group, &name, &kind),
     });
     Ok(Resource {
         list_kind: match names["listKind"].as_str() {
@@ -99,10 +108,11 @@ fn resource(definition: &Value, version: &Value, storage_version: &str) -> Resul
         categories: list(&names["categories"]),
         namespaced: spec["scope"] == "Namespaced",
         subresources,
-        behaviour: behaviour::shared(version, schema.clone()),
+        behaviour: behaviour::shared(version, schema.clone(), stored),
         schema: whole(&schema),
         storage_version: storage_version.to_owned(),
         custom: true,
+        revised: definition["metadata"]["generation"].as_i64().unwrap_or(1) > 1 || one_of_several(spec),
         deprecation,
         group,
         version: name,
@@ -113,6 +123,30 @@ fn resource(definition: &Value, version: &Value, storage_version: &str) -> Resul
 /// A condition of a definition's status.
 fn condition<'d>(definition: &'d Value, kind: &str) -> Option<&'d Value> {
     definition["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// What is said of a deprecated version whose author says nothing: what to use instead, where there is something better.
+fn deprecated(spec: &Value, group: &str, version: &str, kind: &str) -> String {
+    let better = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .filter_map(|other| other["name"].as_str())
+        .filter(|other| version_rank(other) > version_rank(version))
+        .max_by_key(|other| version_rank(other));
+    let mut warning = format!("{group}/{version} {kind} is deprecated");
+    if let Some(better) = better {
+        warning.push_str(&format!("; use {group}/{better} {kind}"));
+    }
+    warning
+}
+
+/// Whether the versions of a definition do not all have the same schema.
+fn one_of_several(spec: &Value) -> bool {
+    let schemas: Vec<&Value> =
+        spec["versions"].as_array().into_iter().flatten().map(|v| &v["schema"]).collect();
+    schemas.windows(2).any(|pair| pair[0] != pair[1])
 }
 
 /// The schema with the type and metadata every object has. Restrictions on the name stay where they were.

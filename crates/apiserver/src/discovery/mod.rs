@@ -47,7 +47,7 @@ pub(crate) fn document(
     segments: &[&str],
 ) -> Result<Outcome, ApiError> {
     if call.method != Method::GET {
-        return Err(ApiError::method_not_allowed("", &call.path, call.method.as_str()));
+        return Err(ApiError::no_such_method());
     }
     match segments {
         [] => Ok(Outcome::json(&json!({"paths": paths(catalog)}))),
@@ -132,8 +132,12 @@ fn group(name: &str, versions: &[String], alone: bool) -> Value {
 
 /// The reviews that are answered without being stored.
 fn virtual_resources(group: &str) -> Vec<Value> {
-    let review = |name: &str, singular: &str, kind: &str| json!({"name": name, "singularName": singular, "namespaced": false, "kind": kind, "verbs": ["create"]});
+    let review = |name: &str, singular: &str, kind: &str| {
+        let namespaced = kind == "Binding";
+        json!({"name": name, "singularName": singular, "namespaced": namespaced, "kind": kind, "verbs": ["create"]})
+    };
     match group {
+        "" => vec![review("bindings", "binding", "Binding")],
         "authentication.k8s.io" => {
             vec![review("selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview")]
         }
@@ -171,7 +175,9 @@ fn part(resource: &Resource, part: Subresource) -> (&'static str, &'static str, 
 
 fn sorted_parts(resource: &Resource) -> Vec<Subresource> {
     let mut parts = resource.subresources.clone();
-    parts.sort_by_key(|part| part.name());
+    if !resource.custom {
+        parts.sort_by_key(|part| part.name());
+    }
     parts
 }
 
@@ -199,10 +205,11 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> Result<Outcome, A
         }
     }
     if version == "v1" {
-        list.extend(virtual_resources(group));
+        // They come first in every group that has any: `bindings` before `configmaps`.
+        list.splice(0..0, virtual_resources(group));
     }
     if list.is_empty() {
-        let known = group.is_empty() || ordered_groups(catalog).iter().any(|(name, _)| name == group);
+        let known = catalog.all().any(|resource| !resource.custom && resource.group == group);
         if known {
             return Err(ApiError::no_such_resource());
         }
@@ -226,7 +233,13 @@ fn extend(entry: &mut Value, resource: &Resource) {
 }
 
 fn storage_hash(resource: &Resource) -> String {
-    let text = format!("{}/{}/{}", resource.group, resource.storage_version, resource.kind);
+    // Two kinds a real server does not keep in the version it shows them in.
+    let stored = match (resource.group.as_str(), resource.kind.as_str()) {
+        ("events.k8s.io", "Event") => "/v1".to_owned(),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => "apiextensions.k8s.io/v1beta1".to_owned(),
+        (group, _) => format!("{group}/{}", resource.storage_version),
+    };
+    let text = format!("{stored}/{}", resource.kind);
     STANDARD.encode(&Sha256::digest(text.as_bytes())[..8])
 }
 
@@ -296,15 +309,17 @@ fn aggregated_resources(catalog: &Catalog, group: &str, version: &str) -> Vec<Va
         })
         .collect();
     if version == "v1" {
-        list.extend(virtual_resources(group).into_iter().map(|entry| {
+        let made_up = virtual_resources(group).into_iter().map(|entry| {
             let mut out = Map::new();
             out.insert("resource".to_owned(), entry["name"].clone());
             out.insert("responseKind".to_owned(), json!({"group": "", "version": "", "kind": entry["kind"]}));
-            out.insert("scope".to_owned(), json!("Cluster"));
+            let scope = if entry["namespaced"] == true { "Namespaced" } else { "Cluster" };
+            out.insert("scope".to_owned(), json!(scope));
             out.insert("singularResource".to_owned(), entry["singularName"].clone());
             out.insert("verbs".to_owned(), entry["verbs"].clone());
             Value::Object(out)
-        }));
+        });
+        list.splice(0..0, made_up.collect::<Vec<_>>());
     }
     list
 }

@@ -14,6 +14,7 @@ use crate::http::Outcome;
 use crate::server::Core;
 use crate::status::ApiError;
 
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 pub(super) fn document(core: &Arc<Core>, catalog: &Catalog, rest: &[&str]) -> Result<Outcome, ApiError> {
@@ -21,7 +22,10 @@ pub(super) fn document(core: &Arc<Core>, catalog: &Catalog, rest: &[&str]) -> Re
         ["v2"] => Err(ApiError::not_acceptable(
             "the embedded API server describes itself in OpenAPI v3 only; ask for /openapi/v3",
         )),
-        ["v3"] => Ok(Outcome::json(&index(core, catalog))),
+        ["v3"] => {
+            let media = HeaderValue::from_static("text/plain; charset=utf-8");
+            Ok(Outcome::Typed(media, Bytes::from(index(core, catalog).to_string())))
+        }
         ["v3", path @ ..] => {
             let path = path.join("/");
             match built_in(&path).or_else(|| custom(core, &path)) {
@@ -83,6 +87,7 @@ fn custom(core: &Arc<Core>, path: &str) -> Option<Bytes> {
     }
     let core_v1: Value = serde_json::from_slice(&built_in("api/v1")?).ok()?;
     carry_over(&core_v1, OBJECT_META, &mut schemas);
+    carry_over(&core_v1, LIST_META, &mut schemas);
     let body = json!({
         "openapi": "3.0.0", "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
         "paths": paths, "components": {"schemas": schemas},
@@ -139,7 +144,7 @@ fn describe(
         format!("{name}List"),
         json!({
             "type": "object", "required": ["items"],
-            "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+            "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"allOf": [{"$ref": format!("#/components/schemas/{LIST_META}")}]},
                            "items": {"type": "array", "items": reference}},
             "x-kubernetes-group-version-kind": [list_gvk],
         }),

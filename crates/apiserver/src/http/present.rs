@@ -98,7 +98,7 @@ impl Presenter {
                 },
             })),
             Form::Table(include) => {
-                let rows = objects().map(|object| self.row(object, include, now)).collect();
+                let rows: Vec<Value> = objects().map(|object| self.row(object, include, now)).collect();
                 to_bytes(&table(self.columns(), rows, metadata))
             }
         }

@@ -61,7 +61,7 @@ pub(super) fn resource(
         return Err(if named || !resource.namespaced {
             ApiError::no_such_resource()
         } else {
-            method_refused()
+            ApiError::no_such_method()
         });
     }
     let watching = call.method == Method::GET && (path.watch || !named && call.query.is_set("watch"));
@@ -79,13 +79,6 @@ pub(super) fn resource(
         warnings.insert(0, deprecation.clone());
     }
     Ok(outcome)
-}
-
-fn method_refused() -> ApiError {
-    let mut error = ApiError::method_not_allowed("", "", "");
-    error.message = "the server does not allow this method on the requested resource".to_owned();
-    error.details = Some(serde_json::json!({}));
-    error
 }
 
 /// What a real server calls the list inside: its refusals say so.
@@ -108,7 +101,7 @@ fn unknown(catalog: &Catalog, path: ResourcePath<'_>) -> Result<Outcome, ApiErro
         let refused = ApiError::not_implemented(&what);
         return Err(ApiError { code: StatusCode::NOT_FOUND, reason: "NotFound", ..refused });
     }
-    if path.group.is_empty() || catalog.groups().contains_key(path.group) {
+    if catalog.all().any(|resource| !resource.custom && resource.group == path.group) {
         return Err(ApiError::no_such_resource());
     }
     Ok(Outcome::Plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
@@ -122,13 +115,13 @@ impl Ask<'_> {
             ("GET", true) => "get",
             ("GET", false) if self.call.query.is_set("watch") => "watch",
             ("GET", false) => "list",
-            _ if self.path.watch => return Err(method_refused()),
+            _ if self.path.watch => return Err(ApiError::no_such_method()),
             ("POST", false) => "create",
             ("PUT", true) => "update",
             ("PATCH", true) => "patch",
             ("DELETE", true) => "delete",
             ("DELETE", false) if self.resource.behaviour.deletes_collections() => "deletecollection",
-            _ => return Err(method_refused()),
+            _ => return Err(ApiError::no_such_method()),
         };
         if let Some(error) = self.core.faults.refusal(verb, &self.resource, self.path.name) {
             return Err(error);
@@ -330,6 +323,9 @@ impl Ask<'_> {
             return Err(match what.as_str() {
                 "pods/log" | "pods/exec" | "pods/attach" | "pods/portforward" | "pods/proxy"
                 | "nodes/proxy" | "services/proxy" => ApiError::not_implemented(&what),
+                _ if self.resource.custom => {
+                    ApiError::not_found(&self.resource.group, &self.resource.plural, self.path.name)
+                }
                 _ => ApiError::no_such_resource(),
             });
         };
@@ -340,7 +336,7 @@ impl Ask<'_> {
                 "GET" => self.get(),
                 "PUT" => self.update(through),
                 "PATCH" => self.patch(through),
-                _ => Err(method_refused()),
+                _ => Err(ApiError::no_such_method()),
             },
             Subresource::Finalize if verb == "PUT" => self.update(through),
             Subresource::Scale => {
@@ -352,7 +348,7 @@ impl Ask<'_> {
                 sub::token::issue(self.core, self.call, self.path.namespace, self.path.name)
             }
             Subresource::Finalize | Subresource::Binding | Subresource::Eviction | Subresource::Token => {
-                Err(method_refused())
+                Err(ApiError::no_such_method())
             }
         }
     }

@@ -129,6 +129,10 @@ fn change(
     edit: impl FnOnce(&mut Value),
 ) -> Result<(), ApiError> {
     let mut cx = context(core, state, resource, &key.namespace);
+    if resource.group == "apiextensions.k8s.io" {
+        // The controllers of definitions run inside a real API server.
+        cx.manager = SERVER.to_owned();
+    }
     let result = replace(&mut cx, &key.name, through, false, |_, old| {
         let mut object = old.cloned().unwrap_or_default();
         edit(&mut object);

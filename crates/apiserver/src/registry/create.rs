@@ -104,5 +104,18 @@ fn admit(cx: &mut Cx<'_>, object: &mut Value) -> Result<(), ApiError> {
             Some(_) => {}
         }
     }
+    if cx.resource.custom {
+        let definition =
+            cx.state.object("customresourcedefinitions.apiextensions.k8s.io", &Key::new("", &cx.table()));
+        if definition.is_some_and(|definition| is_deleting(&definition)) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(
+                &cx.resource.group,
+                &cx.resource.plural,
+                meta(object, "name"),
+                why,
+            ));
+        }
+    }
     admission::admit(cx, object)
 }

@@ -63,7 +63,8 @@ impl Cx<'_> {
     /// Stores the object in its storage version.
     pub(crate) fn commit(&mut self, object: Value) -> Result<Arc<Event>, ApiError> {
         let table = self.table();
-        self.state.put(&table, self.resource.to_storage(object))
+        let object = self.resource.to_storage(object);
+        self.state.put(&table, object)
     }
 
     /// Brings the managed fields of a write that is no apply up to date.

@@ -1,7 +1,7 @@
 //! Questions about the caller: who am I, and may I. There is no authorisation here: whoever is let in may do everything.
 
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::decoded;
 use crate::http::present::to_bytes;
@@ -30,6 +30,11 @@ pub(crate) fn answer(core: &Core, call: &Call, path: ResourcePath<'_>) -> Result
         review["metadata"]["creationTimestamp"] = json!(core.clock.stamp());
         json!({"userInfo": call.identity.to_info()})
     } else {
+        review["metadata"]["managedFields"] = json!([{
+            "manager": crate::ssa::manager_name("", call.agent()), "operation": "Update",
+            "apiVersion": format!("{group}/v1"), "time": core.clock.stamp(), "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": owned(&review["spec"], false)},
+        }]);
         json!({"allowed": true})
     };
     Ok(Some(Outcome::Whole {
@@ -38,4 +43,18 @@ pub(crate) fn answer(core: &Core, call: &Call, path: ResourcePath<'_>) -> Result
         warnings: Vec::new(),
         encoding: Encoding::Json,
     }))
+}
+
+/// The fields of a value as their writer's, each object's own presence included below the first.
+fn owned(value: &Value, present: bool) -> Value {
+    let mut fields = serde_json::Map::new();
+    if let Some(object) = value.as_object() {
+        if present {
+            fields.insert(".".to_owned(), json!({}));
+        }
+        for (name, below) in object {
+            fields.insert(format!("f:{name}"), owned(below, true));
+        }
+    }
+    Value::Object(fields)
 }
