@@ -29,10 +29,12 @@ impl Behaviour for EndpointSlices {
 
     fn prepare_create(&self, object: &mut Value) {
         drop_topology(object);
+        self.0.store(object);
     }
 
     fn prepare_update(&self, _through: Through, object: &mut Value, _old: &Value) {
         drop_topology(object);
+        self.0.store(object);
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

@@ -22,6 +22,14 @@ impl Behaviour for Roles {
         self.typed.normalise(object);
     }
 
+    fn prepare_create(&self, object: &mut Value) {
+        self.typed.store(object);
+    }
+
+    fn prepare_update(&self, _through: Through, object: &mut Value, _old: &Value) {
+        self.typed.store(object);
+    }
+
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for (at, rule) in items(object, "/rules").iter().enumerate() {

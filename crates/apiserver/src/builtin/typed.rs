@@ -28,6 +28,21 @@ impl Typed {
         normalise_struct(types(), self.0, object);
     }
 
+    /// Gives an object the form it comes back from storage in: an empty list that is always printed is `null` there.
+    ///
+    /// Not before it is stored: whoever wrote the empty list owns the field.
+    pub(super) fn store(self, object: &mut Value) {
+        let Some(map) = object.as_object_mut() else { return };
+        for (key, field) in types().get(self.0).into_iter().flatten() {
+            if field.presence == Presence::Always
+                && let Some(value) = map.get_mut(key)
+                && value.as_array().is_some_and(Vec::is_empty)
+            {
+                *value = Value::Null;
+            }
+        }
+    }
+
     /// The type's OpenAPI name.
     pub(super) fn name(self) -> &'static str {
         self.0
@@ -172,9 +187,6 @@ fn settle(types: &Types, map: &mut Map<String, Value>, key: &str, field: &Field)
         (Presence::AlwaysOrNull, None) => {
             map.insert(key.to_owned(), Value::Null);
         }
-        (Presence::Always, Some(Value::Array(items))) if items.is_empty() => {
-            map.insert(key.to_owned(), Value::Null);
-        }
         // A plain struct, time or quantity has no empty value to omit.
         (Presence::WhenNotEmpty, None) => match field.shape {
             Shape::Struct(_) | Shape::Time | Shape::MicroTime | Shape::Quantity | Shape::IntOrString => {
@@ -307,14 +319,17 @@ mod tests {
             json!({"hostNetwork": false, "automountServiceAccountToken": false, "nodeName": "", "priority": 0,
                    "nodeSelector": {}, "tolerations": [], "containers": [], "dnsConfig": null}),
         );
-        assert_eq!(spec, json!({"automountServiceAccountToken": false, "priority": 0, "containers": null}));
+        assert_eq!(spec, json!({"automountServiceAccountToken": false, "priority": 0, "containers": []}));
     }
 
     #[test]
     fn a_plain_struct_is_printed_even_when_nobody_set_it() {
         let container = normalised("io.k8s.api.core.v1.Container", json!({"name": "a", "bogus": 1}));
         assert_eq!(container, json!({"name": "a", "resources": {}}));
-        let slice = normalised("io.k8s.api.discovery.v1.EndpointSlice", json!({"endpoints": []}));
+        let name = "io.k8s.api.discovery.v1.EndpointSlice";
+        let mut slice = normalised(name, json!({"endpoints": []}));
+        assert_eq!(slice["endpoints"], json!([]), "its writer owns the empty list");
+        Typed::new(name).store(&mut slice);
         assert_eq!(slice, json!({"addressType": "", "endpoints": null, "ports": null, "metadata": {}}));
     }
 
