@@ -133,6 +133,9 @@ pub trait Behaviour: Send + Sync {
         Vec::new()
     }
 
+    /// Takes out of a row's metadata what the real server does not show there.
+    fn row_metadata(&self, _metadata: &mut Value) {}
+
     /// Field paths (as in `managedFields`) this write resets, so that a server-side apply through it cannot own them:
     /// e.g. `[["status"]]` for the main resource, `[["spec"], ["metadata", "labels"]]`-like for status.
     fn reset_fields(&self, _through: Through) -> Vec<Vec<&'static str>> {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::access::{entries, fill_map, items, keep, number, object_at, present, text};
+use super::access::{entries, fill_map, items, keep, number, object_at, present, remove, text};
 use super::pod::{spec as podspec, validate as podvalidate};
 use super::scaling::{int_or_percent, is_zero, not_over_100_percent};
 use super::table::{self, AGE, Heading, NAME, columns};
@@ -193,6 +193,16 @@ impl Behaviour for Workloads {
         };
         cells.extend([json!(names), json!(images), json!(selector)]);
         cells
+    }
+
+    fn row_metadata(&self, metadata: &mut Value) {
+        // Inside a server it is a field, and becomes an annotation only when the whole object is written out.
+        if let Some(annotations) = metadata.get_mut("annotations") {
+            remove(annotations, TEMPLATE_GENERATION);
+            if annotations.as_object().is_some_and(Map::is_empty) {
+                remove(metadata, "annotations");
+            }
+        }
     }
 
     fn reset_fields(&self, through: Through) -> Vec<Vec<&'static str>> {

@@ -125,7 +125,8 @@ impl Walk {
             let go_type = go_types::of_field(schema.name.as_deref(), key);
             let value = self.value(doc, property, &here, go_type);
             self.fields.pop();
-            let required = schema.limits.required.contains(key);
+            let required = schema.limits.required.contains(key)
+                || go_types::always_written(schema.name.as_deref()).any(|(name, _)| name == key);
             // An empty list of managers is how a client asks for a fresh start, so it must not look like none.
             let reset = here == "metadata.managedFields";
             if !reset && is_left_out(&value, property, required, go_type) {

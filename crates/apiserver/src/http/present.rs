@@ -192,7 +192,10 @@ impl Presenter {
         }
         match include {
             Include::None => row["object"] = Value::Null,
-            Include::Metadata => row["object"] = partial(&object),
+            Include::Metadata => {
+                row["object"] = partial(&object);
+                self.resource.behaviour.row_metadata(&mut row["object"]["metadata"]);
+            }
             Include::Object => row["object"] = object,
         }
         row
