@@ -99,7 +99,11 @@ impl Presenter {
             })),
             Form::Table(include) => {
                 let rows: Vec<Value> = objects().map(|object| self.row(object, include, now)).collect();
-                to_bytes(&table(self.columns(), rows, metadata))
+                let mut table = table(self.columns(), rows, metadata);
+                if page.items.is_empty() && self.resource.group == "apiextensions.k8s.io" {
+                    table["rows"] = Value::Null;
+                }
+                to_bytes(&table)
             }
         }
     }
