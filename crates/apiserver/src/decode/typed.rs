@@ -129,7 +129,7 @@ impl Walk {
                 || go_types::always_written(schema.name.as_deref()).any(|(name, _)| name == key);
             // An empty list of managers is how a client asks for a fresh start, so it must not look like none.
             let reset = here == "metadata.managedFields";
-            // An empty list in a field that is always written is there, until storing makes it null: see `forget_empty`.
+            // An empty list in a field that is always written is there, until storing makes it null: see the kinds.
             let written =
                 value.is_array() && go_types::always_written(schema.name.as_deref()).any(|(n, _)| n == key);
             if !reset && !written && is_left_out(&value, property, required, go_type) {
@@ -359,31 +359,5 @@ fn over(there: Value, value: Value) -> Value {
             )
         }
         (_, value) => value,
-    }
-}
-
-/// Empty lists in fields that are always written become null: a real server's storage knows no other emptiness.
-pub(crate) fn forget_empty(value: &mut Value, schema: &Schema) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                let Some(below) = schema.properties.get(name) else { continue };
-                let always = || {
-                    go_types::always_written(schema.name.as_deref())
-                        .any(|(n, unset)| n == name && unset.is_null())
-                };
-                if field.as_array().is_some_and(Vec::is_empty) && always() {
-                    *field = Value::Null;
-                } else {
-                    forget_empty(field, below);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(below) = &schema.items {
-                items.iter_mut().for_each(|item| forget_empty(item, below));
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -63,10 +63,7 @@ impl Cx<'_> {
     /// Stores the object in its storage version.
     pub(crate) fn commit(&mut self, object: Value) -> Result<Arc<Event>, ApiError> {
         let table = self.table();
-        let mut object = self.resource.to_storage(object);
-        if !self.resource.custom && self.resource.group != "apiextensions.k8s.io" {
-            crate::decode::typed::forget_empty(&mut object, &self.resource.schema);
-        }
+        let object = self.resource.to_storage(object);
         self.state.put(&table, object)
     }
 
