@@ -2,7 +2,10 @@
 //!
 //! [`resources`] is the table of everything that is served. The rest is what needs more than one object: admitting a
 //! pod ([`admit_pod`]), handing out a service's addresses ([`allocate_service`]), seeing one event through two APIs
-//! ([`event_to_core`], [`event_from_core`]).
+//! ([`event_to_core`], [`event_from_core`]), reading what typed Go clients write ([`protobuf_to_json`]).
+//!
+//! A write goes through a [`Behaviour`] in this order: `default`, then what the writer owns is noted, then admission
+//! and allocation, `prepare_create` or `prepare_update`, `validate` or `validate_update`.
 //!
 //! # What differs from Kubernetes
 //!
@@ -47,7 +50,6 @@ use serde_json::Value;
 
 pub use definition::{definition_cells, definition_columns};
 pub use event::{event_from_core, event_to_core};
-pub use namespace::is_finalized;
 pub use openapi::{openapi_document, openapi_group_versions};
 pub use pod::{admit_pod, pod_service_account};
 pub use protobuf::{ProtobufError, protobuf_to_json};

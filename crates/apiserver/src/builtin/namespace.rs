@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::access::{fill_map, items, keep, object_at, present, text};
+use super::access::{fill_map, keep, object_at, present, text};
 use super::table::{self, AGE, NAME, columns};
 use super::typed::Typed;
 use crate::field::{FieldError, Path};
@@ -101,9 +101,4 @@ fn label_with_name(object: &mut Value) {
         let metadata = &mut object["metadata"];
         object_at(metadata, "labels").insert(NAME_LABEL.to_owned(), json!(name));
     }
-}
-
-/// Whether the namespace still waits for its content to be deleted.
-pub fn is_finalized(object: &Value) -> bool {
-    items(object, "/spec/finalizers").is_empty()
 }

@@ -54,11 +54,6 @@ impl Quantity {
         self.nano
     }
 
-    /// The amount in whole units, rounded up.
-    pub fn whole(&self) -> i128 {
-        self.nano.div_euclid(UNIT) + i128::from(self.nano.rem_euclid(UNIT) != 0)
-    }
-
     /// The amount with nothing finer than a thousandth, rounded up: what resource lists hold.
     #[must_use]
     pub fn to_milli(self) -> Quantity {
