@@ -87,7 +87,7 @@ impl Catalog {
             }
         }
         for versions in groups.values_mut() {
-            versions.sort_by(|a, b| version_rank(b).cmp(&version_rank(a)));
+            versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
         }
         groups
     }
