@@ -15,7 +15,7 @@ Examples:
   netferry crds | kubectl apply -f -
   netferry crds --dir deploy/crds")]
 pub(crate) struct CrdsArgs {
-    /// Write <plural>.<group>.yaml files here; made if it does not exist
+    /// Write one file for each here, named PLURAL.GROUP.yaml; the directory is made if it does not exist
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
