@@ -27,6 +27,8 @@ use crate::server::ApiServer;
 
 /// How long a client may leave what it asked for unread before its connection is ended.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// How often the server looks for what only time brings about.
+const TICK: Duration = Duration::from_millis(250);
 /// How long a client may take to shake hands.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -56,9 +58,15 @@ impl ApiServer {
         let router = self.guarded(pki.credentials());
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
+        let mut time = tokio::time::interval(TICK);
+        time.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let socket = tokio::select! {
                 () = &mut stop => break,
+                _ = time.tick() => {
+                    crate::react::tick(&self.core);
+                    continue;
+                }
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
                 accepted = listener.accept() => match accepted {
                     Ok((socket, _)) => socket,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -30,6 +31,10 @@ pub struct Settings {
     pub node_ports: RangeInclusive<u16>,
     /// Makes uids, generated names and everything else drawn by chance repeatable.
     pub seed: Option<u64>,
+    /// How long a deleted namespace stays before its content goes. On a real cluster that takes seconds, and scripts
+    /// that delete a namespace and then what was in it rely on it. Needs [`ApiServer::serve`], whose listener keeps
+    /// the time; in process there is none, and zero is right.
+    pub namespace_lingers: Duration,
     /// What service account tokens are signed with; drawn when absent.
     pub secret: Option<Secret>,
     /// What the clock reads at the start; the machine's time when absent.
@@ -46,6 +51,7 @@ impl Default for Settings {
             ],
             node_ports: 30000..=32767,
             seed: None,
+            namespace_lingers: Duration::ZERO,
             secret: None,
             origin: None,
         }

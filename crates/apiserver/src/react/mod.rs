@@ -80,6 +80,15 @@ pub(crate) fn bootstrap(core: &Core) -> Result<(), LogError> {
     Ok(())
 }
 
+/// Does what only the passing of time brings about.
+pub(crate) fn tick(core: &Core) {
+    let mut state = core.lock();
+    if let Err(error) = namespaces::tick(core, &mut state) {
+        tracing::warn!(%error, "a namespace that is going could not be emptied");
+    }
+    core.settle(&mut state);
+}
+
 fn context<'a>(core: &'a Core, state: &'a mut State, resource: &Arc<Resource>, namespace: &str) -> Cx<'a> {
     Cx {
         core,

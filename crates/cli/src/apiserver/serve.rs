@@ -63,6 +63,8 @@ fn settings(args: &ApiserverArgs, pki: &Pki) -> Result<Settings, Failure> {
         node_ports: args.node_ports.clone(),
         // Kept with the certificates, so that tokens of service accounts outlive a restart as they do.
         secret: Some(pki.secret().context("preparing the key that signs tokens")?),
+        // Long enough for `kubectl delete -f` of a namespace and what is in it.
+        namespace_lingers: std::time::Duration::from_secs(2),
         ..Settings::default()
     })
 }
