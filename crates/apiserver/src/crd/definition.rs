@@ -16,8 +16,18 @@ pub struct DefinitionBehaviour;
 
 impl Behaviour for DefinitionBehaviour {
     fn default(&self, object: &mut Value) {
-        if object["status"]["storedVersions"].as_array().is_some_and(Vec::is_empty) {
-            remember_storage_version(object);
+        if object.get("status").is_some_and(Value::is_object) {
+            let status = &mut object["status"];
+            if !status["acceptedNames"].is_object() {
+                status["acceptedNames"] = json!({"plural": "", "kind": ""});
+            }
+            // Shown as null while there are none, unlike any other empty list.
+            if status["conditions"].is_null() {
+                status["conditions"] = Value::Null;
+            }
+            if status["storedVersions"].as_array().is_none_or(Vec::is_empty) {
+                remember_storage_version(object);
+            }
         }
         let spec = &mut object["spec"];
         if !spec.is_object() {

@@ -7,6 +7,8 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, SelectExpr, operators,
 };
 
+use super::macros;
+
 /// The same expression in terms the evaluator runs as the real server would.
 pub(super) fn adapt(expression: IdedExpr) -> IdedExpr {
     let id = expression.id;
@@ -55,6 +57,10 @@ pub(super) fn adapt(expression: IdedExpr) -> IdedExpr {
 fn call_of(call: CallExpr) -> Expr {
     let args: Vec<IdedExpr> = call.args.into_iter().map(adapt).collect();
     let target = call.target.map(|target| Box::new(adapt(*target)));
+    if let Some(expanded) = target.as_ref().and_then(|target| macros::expand(&call.func_name, target, &args))
+    {
+        return expanded;
+    }
     if call.func_name == operators::OPT_SELECT {
         return Expr::Call(CallExpr { func_name: operators::OPT_INDEX.to_owned(), target, args });
     }

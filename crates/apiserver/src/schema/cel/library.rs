@@ -7,6 +7,8 @@ use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 
+use super::macros::PAIRS;
+
 thread_local! {
     /// Every Kubernetes function, registered once per thread: doing it per rule would cost more than the rules.
     pub(super) static FUNCTIONS: Context<'static> = functions();
@@ -17,6 +19,7 @@ fn functions() -> Context<'static> {
     functions.add_function("type", type_of);
     functions.add_function("dyn", |value: CelValue| -> Result<CelValue, ExecutionError> { Ok(value) });
     functions.add_function("bool", to_bool);
+    functions.add_function(PAIRS, pairs);
     functions.add_function("size", size);
     functions.add_function("value", value_of);
     for name in ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"] {
@@ -62,6 +65,29 @@ fn size(This(value): This<CelValue>) -> Result<CelValue, ExecutionError> {
         | CelValue::Null => return Err(ExecutionError::NoSuchOverload),
     };
     Ok(CelValue::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+/// See [`PAIRS`].
+fn pairs(value: CelValue) -> Result<CelValue, ExecutionError> {
+    let pair = |key: CelValue, value: &CelValue| CelValue::List(Arc::new(vec![key, value.clone()]));
+    let pairs: Vec<CelValue> = match &value {
+        CelValue::List(list) => {
+            list.iter().zip(0..).map(|(item, index)| pair(CelValue::Int(index), item)).collect()
+        }
+        CelValue::Map(map) => map.map.iter().map(|(key, value)| pair(key.into(), value)).collect(),
+        CelValue::String(_)
+        | CelValue::Bytes(_)
+        | CelValue::Function(..)
+        | CelValue::Int(_)
+        | CelValue::UInt(_)
+        | CelValue::Float(_)
+        | CelValue::Bool(_)
+        | CelValue::Duration(_)
+        | CelValue::Timestamp(_)
+        | CelValue::Opaque(_)
+        | CelValue::Null => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(CelValue::List(Arc::new(pairs)))
 }
 
 /// The value in an optional. `format.named` gives an optional to the real server, and here what would be in it.

@@ -9,6 +9,7 @@ mod check;
 mod compile;
 mod functions;
 mod library;
+mod macros;
 mod types;
 mod value;
 
