@@ -43,9 +43,9 @@ impl Query {
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        match self.text(name) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
+        match self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()) {
+            None => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
                 ApiError::bad_request(format!(
                     "strconv.ParseInt: parsing {text:?}: {}",
                     go_number_error(text)

@@ -210,7 +210,7 @@ impl Ask<'_> {
         self.core.write(|state| {
             let mut cx = self.context(state, &options);
             cx.warnings = decoded.warnings;
-            let object = create::create(&mut cx, decoded.object, false)?;
+            let object = create::create(&mut cx, decoded.object, false).map_err(|e| told(&mut cx, e))?;
             Ok(self.whole(StatusCode::CREATED, object, std::mem::take(&mut cx.warnings)))
         })
     }
@@ -225,7 +225,8 @@ impl Ask<'_> {
             let mut cx = self.context(state, &options);
             cx.warnings = decoded.warnings;
             let made = Replacement { object: decoded.object, tracked: false, identified: true };
-            let (object, new) = replace(&mut cx, self.path.name, through, creates, |_, _| Ok(made))?;
+            let (object, new) = replace(&mut cx, self.path.name, through, creates, |_, _| Ok(made))
+                .map_err(|e| told(&mut cx, e))?;
             let code = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok(self.whole(code, object, std::mem::take(&mut cx.warnings)))
         })
@@ -251,7 +252,8 @@ impl Ask<'_> {
                     self.resource.behaviour.default(&mut patched.object);
                     Ok(Replacement { object: patched.object, tracked: false, identified: false })
                 }
-            })?;
+            })
+            .map_err(|e| told(&mut cx, e))?;
             let code = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok(self.whole(code, object, std::mem::take(&mut cx.warnings)))
         })
@@ -378,4 +380,10 @@ impl Ask<'_> {
             Ok(self.whole(StatusCode::CREATED, status, Vec::new()))
         })
     }
+}
+
+/// A refusal carries the warnings that came up before it.
+fn told(cx: &mut Cx<'_>, mut error: ApiError) -> ApiError {
+    error.warnings.append(&mut cx.warnings);
+    error
 }

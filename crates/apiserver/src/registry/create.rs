@@ -49,9 +49,7 @@ pub(crate) fn create(cx: &mut Cx<'_>, mut object: Value, tracked: bool) -> Resul
 
 fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
     let resource = cx.resource.clone();
-    let revision_given = !meta(&object, "resourceVersion").is_empty();
     let metadata = meta_mut(&mut object);
-    metadata.remove("resourceVersion");
     metadata.insert("creationTimestamp".to_owned(), json!(cx.core.clock.stamp()));
     metadata.insert("uid".to_owned(), json!(cx.core.ids.uid()));
     if resource.behaviour.has_generation() {
@@ -65,7 +63,8 @@ fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
         return Err(cx.invalid(&name, &errors));
     }
     cx.warnings.extend(resource.behaviour.warnings(&object));
-    if revision_given {
+    // Storage refuses this, and a dry run never gets there.
+    if !cx.dry_run && !meta(&object, "resourceVersion").is_empty() {
         return Err(ApiError::unclassified("resourceVersion should not be set on objects to be created"));
     }
     let key = Key::new(&cx.namespace, &name);

@@ -9,9 +9,9 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::field::{FieldError, Path};
+use crate::field::FieldError;
 use crate::object::meta;
 use crate::resource::{Resource, Subresource, Through};
 use crate::server::{Core, State};
@@ -86,13 +86,7 @@ pub(crate) fn asked_revision(object: &Value) -> Result<u64, ApiError> {
     match meta(object, "resourceVersion") {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            let path = Path::new("metadata.resourceVersion");
-            let error = FieldError::invalid(
-                path,
-                &json!(text),
-                format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-            );
-            ApiError::unclassified(error.to_string())
+            ApiError::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
         }),
     }
 }

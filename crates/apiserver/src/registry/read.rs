@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
+use base64::{Engine as _, alphabet};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -130,12 +130,12 @@ pub(crate) fn list(
             at = options.revision;
         }
     } else {
+        let token = parse_continue(&options.from)?;
         if options.revision.is_some_and(|revision| revision > 0) {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = parse_continue(&options.from)?;
         // Tokens of a list in one namespace leave the namespace out.
         let (namespace, name) = token.start.split_once('/').unwrap_or((&selection.namespace, &token.start));
         start = Some(Key::new(namespace, name));
@@ -188,11 +188,15 @@ fn print_continue(start: &Key, revision: i64) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).expect("a token can be printed"))
 }
 
+/// Go does not mind what the unused bits of the last letter say.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 fn parse_continue(text: &str) -> Result<Continue, ApiError> {
     let refused = |why: String| {
         ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
     };
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+    let bytes = LENIENT.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
             | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
@@ -202,20 +206,9 @@ fn parse_continue(text: &str) -> Result<Continue, ApiError> {
         };
         refused(format!("illegal base64 data at input byte {at}"))
     })?;
-    let token: Continue = serde_json::from_slice(&bytes).map_err(|_| {
-        let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace()).map(char::from);
-        match first {
-            Some(letter) if !"{[\"-tfn0123456789".contains(letter) => {
-                let shown = if letter.is_ascii_graphic() {
-                    format!("'{letter}'")
-                } else {
-                    format!("'\\u{:04x}'", u32::from(letter))
-                };
-                refused(format!("invalid character {shown} looking for beginning of value"))
-            }
-            _ => refused("unexpected end of JSON input".to_owned()),
-        }
-    })?;
+    let document = crate::decode::json::parse(&bytes).map_err(refused)?;
+    let token: Continue =
+        serde_json::from_value(document.to_value()).map_err(|error| refused(error.to_string()))?;
     if token.v != "meta.k8s.io/v1" {
         return Err(refused(format!("server does not recognize this encoded version {:?}", token.v)));
     }

@@ -62,7 +62,6 @@ pub(crate) fn replace(
     }
     cx.warnings.extend(names::dedup_owners(&mut object, tracked));
     check_identity(cx, name, &mut object, &old, identified)?;
-    crate::object::meta_mut(&mut object).remove("selfLink");
     names::inherit(&mut object, &old);
     if through == Through::Main {
         admission::allocate(cx, &mut object, Some(&old))?;
@@ -115,7 +114,9 @@ fn check_identity(
     if identified && !uid.is_empty() && uid != old_uid {
         let place =
             if cx.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", cx.namespace) };
-        let key = format!("/registry/{}/{place}", cx.resource.registry_path());
+        // A dry run asks the storage below its prefix.
+        let prefix = if cx.dry_run { "" } else { "/registry" };
+        let key = format!("{prefix}/{}/{place}", cx.resource.registry_path());
         return Err(names::uid_conflict(&cx.resource.group, &cx.resource.plural, name, &key, &uid, &old_uid));
     }
     let asked = asked_revision(object)?;
