@@ -4,6 +4,7 @@
 //! `cases/*.yaml` hold what is asked, `golden/` what was answered. `NETFERRY_CASE=words` runs only the cases whose name
 //! contains the words (or one file of them), `NETFERRY_RECORD=1` writes the real server's answers down anew.
 
+mod admission;
 mod bullets;
 mod case;
 mod diff;
@@ -35,6 +36,22 @@ async fn the_real_server_gives_the_recorded_answers() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn our_definitions_admit_on_the_real_server_what_their_tables_say() {
+    let mut server = server::real::Real::start().await;
+    let wrong = admission::run(&server, golden::recording()).await;
+    if !wrong.is_empty() {
+        let logs = server.keep_logs();
+        panic!("{}\nthe real server's logs are in {}", wrong.join("\n"), logs.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_definitions_admit_on_the_embedded_server_what_their_tables_say() {
+    let wrong = admission::run(&server::embedded::Embedded::open(), false).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_promise_has_a_case() {
     let cases = case::all();
@@ -63,8 +80,10 @@ fn every_recorded_answer_belongs_to_a_case() {
     let known: BTreeSet<_> = case::all().iter().map(golden::path).collect();
     let golden = case::directory().join("golden");
     let mut stray = Vec::new();
-    for topic in std::fs::read_dir(golden).expect("the golden files") {
-        for file in std::fs::read_dir(topic.expect("a topic").path()).expect("a topic's files") {
+    let topics =
+        std::fs::read_dir(golden).expect("the golden files").map(|entry| entry.expect("a topic").path());
+    for topic in topics.filter(|path| path.is_dir()) {
+        for file in std::fs::read_dir(topic).expect("a topic's files") {
             let path = file.expect("a file").path();
             if !known.contains(&path) {
                 stray.push(path);
