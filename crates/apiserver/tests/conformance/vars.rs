@@ -22,10 +22,8 @@ impl Vars {
             let (before, after) = rest.split_at(start);
             let end = after.find('}').ok_or_else(|| format!("no }} in {text}"))?;
             out.push_str(before);
-            match self.value(&after[2..end])? {
-                Value::String(s) => out.push_str(&s),
-                other => out.push_str(&other.to_string()),
-            }
+            let value = self.value(&after[2..end])?;
+            out.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
             rest = &after[end + 1..];
         }
         out.push_str(rest);
@@ -92,10 +90,12 @@ pub(crate) fn put(target: &mut Value, pointer: &str, new: Value) -> Result<(), S
         (Value::Object(fields), new) => drop(fields.insert(last, new)),
         (Value::Array(items), new) => {
             let index: usize = last.parse().map_err(|_| format!("{pointer} is no index"))?;
-            match new {
-                Value::Null if index < items.len() => drop(items.remove(index)),
-                new if index < items.len() => items[index] = new,
-                new => items.push(new),
+            if index >= items.len() {
+                items.push(new);
+            } else if new.is_null() {
+                items.remove(index);
+            } else {
+                items[index] = new;
             }
         }
         (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
