@@ -14,7 +14,7 @@ use crate::store::Event;
 pub struct Calls {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
-    /// The plural, as in `nodes`.
+    /// The plural, as in `nodes`, or a part of it, as in `nodes/status`.
     pub resource: String,
     /// The object's name.
     pub name: String,
@@ -39,7 +39,7 @@ pub enum Fault {
     DropEvent,
     /// A watch event is delivered twice.
     RepeatEvent,
-    /// A watch ends after the next event, without a word.
+    /// A watch ends after an event, without a word.
     CutWatch,
 }
 
@@ -107,10 +107,16 @@ impl Faults {
         None
     }
 
-    /// The refusal a call meets before it does anything.
-    pub(crate) fn refusal(&self, verb: &str, resource: &Resource, name: &str) -> Option<ApiError> {
-        let fault =
-            self.spend(verb, &resource.plural, name, |f| matches!(f, Fault::Refuse(_) | Fault::Conflict))?;
+    /// The refusal a call meets before it does anything. `part` is the subresource, or empty.
+    pub(crate) fn refusal(
+        &self,
+        verb: &str,
+        resource: &Resource,
+        part: &str,
+        name: &str,
+    ) -> Option<ApiError> {
+        let wanted = |f: &Fault| matches!(f, Fault::Refuse(_) | Fault::Conflict);
+        let fault = self.spend(verb, &called(resource, part), name, wanted)?;
         match fault {
             Fault::Refuse(error) => Some(error),
             Fault::Conflict => Some(ApiError::conflict(
@@ -128,8 +134,14 @@ impl Faults {
     }
 
     /// What the client hears instead of the answer to a write that happened.
-    pub(crate) fn lost_answer(&self, verb: &str, resource: &Resource, name: &str) -> Option<ApiError> {
-        match self.spend(verb, &resource.plural, name, |f| matches!(f, Fault::LoseAnswer(_)))? {
+    pub(crate) fn lost_answer(
+        &self,
+        verb: &str,
+        resource: &Resource,
+        part: &str,
+        name: &str,
+    ) -> Option<ApiError> {
+        match self.spend(verb, &called(resource, part), name, |f| matches!(f, Fault::LoseAnswer(_)))? {
             Fault::LoseAnswer(error) => Some(error),
             Fault::Refuse(_)
             | Fault::Conflict
@@ -166,8 +178,13 @@ impl Faults {
         }
     }
 
-    /// Whether a watch ends here.
-    pub(crate) fn cuts_watch(&self, resource: &Resource) -> bool {
-        self.spend("watch", &resource.plural, "", |f| matches!(f, Fault::CutWatch)).is_some()
+    /// Whether a watch ends with this event.
+    pub(crate) fn cuts_watch(&self, resource: &Resource, event: &Event) -> bool {
+        let name = &event.object.key.name;
+        self.spend("watch", &resource.plural, name, |f| matches!(f, Fault::CutWatch)).is_some()
     }
+}
+
+fn called(resource: &Resource, part: &str) -> String {
+    if part.is_empty() { resource.plural.clone() } else { format!("{}/{part}", resource.plural) }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rustls::RootCertStore;
@@ -25,8 +25,6 @@ use crate::auth::PeerCertificate;
 use crate::pki::Pki;
 use crate::server::ApiServer;
 
-/// How long a client may leave what it asked for unread before its connection is ended.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// How often the server looks for what only time brings about.
 const TICK: Duration = Duration::from_millis(250);
 /// How long a client may take to shake hands.
@@ -56,6 +54,7 @@ impl ApiServer {
     ) -> Result<(), ServeError> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(pki)?));
         let router = self.guarded(pki.credentials());
+        let patience = self.core.settings.stalled_after;
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         let mut time = tokio::time::interval(TICK);
@@ -97,9 +96,16 @@ impl ApiServer {
                     }
                     request.map(axum::body::Body::new)
                 });
-                let io = TokioIo::new(Unstalled::new(stream));
+                let io = TokioIo::new(Unstalled::new(stream, patience));
                 let mut builder = auto::Builder::new(TokioExecutor::new());
-                builder.http2().max_concurrent_streams(4096);
+                // HTTP/2 holds back what a client has no room for before it reaches the socket: whether the client
+                // still reads shows in its answers to pings.
+                builder
+                    .http2()
+                    .timer(TokioTimer::new())
+                    .keep_alive_interval(patience / 2)
+                    .keep_alive_timeout(patience / 2)
+                    .max_concurrent_streams(4096);
                 if let Err(error) = builder.serve_connection(io, TowerToHyperService::new(service)).await {
                     tracing::debug!(%error, "a connection ended early");
                 }
@@ -135,16 +141,17 @@ fn tls(pki: &Pki) -> Result<rustls::ServerConfig, ServeError> {
     Ok(config)
 }
 
-/// A stream that fails when the other side takes nothing for [`STALLED_AFTER`]. A watch holds no buffer that could
-/// grow, but its connection would stay for ever behind a client that stopped reading.
+/// A stream that fails when the other side takes nothing for as long as patience lasts. A watch holds no buffer that
+/// could grow, but its connection would stay for ever behind a client that stopped reading.
 struct Unstalled<S> {
     stream: S,
+    patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Unstalled<S> {
-    fn new(stream: S) -> Unstalled<S> {
-        Unstalled { stream, stalled: None }
+    fn new(stream: S, patience: Duration) -> Unstalled<S> {
+        Unstalled { stream, patience, stalled: None }
     }
 
     fn guard<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -152,9 +159,9 @@ impl<S> Unstalled<S> {
             self.stalled = None;
             return result;
         }
-        let timer = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + STALLED_AFTER)));
+        let patience = self.patience;
+        let timer =
+            self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
         match timer.as_mut().poll(cx) {
             Poll::Ready(()) => {
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))

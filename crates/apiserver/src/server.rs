@@ -39,6 +39,8 @@ pub struct Settings {
     pub secret: Option<Secret>,
     /// What the clock reads at the start; the machine's time when absent.
     pub origin: Option<Timestamp>,
+    /// How long a client may leave what it asked for unread before its connection is ended.
+    pub stalled_after: Duration,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             namespace_lingers: Duration::ZERO,
             secret: None,
             origin: None,
+            stalled_after: Duration::from_secs(60),
         }
     }
 }
@@ -123,7 +126,8 @@ impl ApiServer {
         self.core.lock().store.revision()
     }
 
-    /// Makes every watch position up to the present expire, as a compaction does on a real server.
+    /// Makes every watch position up to the present expire, as a compaction does on a real server. Watches that
+    /// have heard of everything go on.
     pub fn forget_history(&self) {
         let mut state = self.core.lock();
         let revision = state.store.revision();

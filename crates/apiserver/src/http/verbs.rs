@@ -123,10 +123,7 @@ impl Ask<'_> {
             ("DELETE", false) if self.resource.behaviour.deletes_collections() => "deletecollection",
             _ => return Err(ApiError::no_such_method()),
         };
-        if let Some(error) = self.core.faults.refusal(verb, &self.resource, self.path.name) {
-            return Err(error);
-        }
-        let outcome = match verb {
+        self.with_faults(verb, || match verb {
             "get" => self.get(),
             "watch" => self.watch(),
             "list" => self.list(),
@@ -135,8 +132,21 @@ impl Ask<'_> {
             "patch" => self.patch(Through::Main),
             "delete" => self.delete(),
             _ => self.delete_collection(),
-        }?;
-        match self.core.faults.lost_answer(verb, &self.resource, self.path.name) {
+        })
+    }
+
+    /// A call as the faults armed for it leave it: refused before it does anything, or its answer lost.
+    fn with_faults(
+        &self,
+        verb: &str,
+        call: impl FnOnce() -> Result<Outcome, ApiError>,
+    ) -> Result<Outcome, ApiError> {
+        let (faults, part, name) = (&self.core.faults, self.path.subresource, self.path.name);
+        if let Some(error) = faults.refusal(verb, &self.resource, part, name) {
+            return Err(error);
+        }
+        let outcome = call()?;
+        match faults.lost_answer(verb, &self.resource, part, name) {
             Some(error) => Err(error),
             None => Ok(outcome),
         }
@@ -331,6 +341,17 @@ impl Ask<'_> {
                 _ => ApiError::no_such_resource(),
             });
         };
+        let verb = match self.call.method.as_str() {
+            "GET" => "get",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "POST" => "create",
+            _ => return Err(ApiError::no_such_method()),
+        };
+        self.with_faults(verb, || self.serve_part(part))
+    }
+
+    fn serve_part(&self, part: Subresource) -> Result<Outcome, ApiError> {
         let through = Through::Sub(part);
         let verb = self.call.method.as_str();
         match part {

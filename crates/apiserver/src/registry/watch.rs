@@ -1,8 +1,8 @@
 //! Watching: a position in a table's history that moves on.
 //!
-//! A watch buffers nothing. It holds the revision it has told its client about and reads on from there when
-//! the client is ready for more, so a slow client holds up nobody. When the history has moved past its
-//! position it is told so (410, as an event) and ends.
+//! A watch buffers next to nothing. It holds the revision it has told its client about and reads on from there,
+//! a few changes at a time, when the client is ready for more; so a slow client holds up nobody. When the history
+//! has moved past its position it is told so (410, as an event) and ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::query::ListOptions;
 use crate::resource::Resource;
 use crate::server::Core;
 use crate::status::ApiError;
-use crate::store::{Change, Event, Stored, Table};
+use crate::store::{Change, Event, Signal, Stored, Table};
 
 /// How often a client that asked for bookmarks hears of the current revision.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -27,6 +27,9 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How long a watch lasts when the client does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
+
+/// How many changes are made ready at once: what a client that stopped reading can make the server hold.
+const AHEAD: usize = 16;
 
 /// The annotation that marks the end of the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -37,8 +40,10 @@ pub(crate) struct Watch {
     selection: Selection,
     presenter: Presenter,
     position: u64,
+    /// The state at the start, as far as it has not been sent: shared with the store while nothing changes.
+    state: std::vec::IntoIter<Arc<Stored>>,
     ready: VecDeque<Bytes>,
-    changed: tokio::sync::watch::Receiver<u64>,
+    changed: tokio::sync::watch::Receiver<Signal>,
     bookmarks: bool,
     next_bookmark: Instant,
     ends: Instant,
@@ -50,6 +55,9 @@ pub(crate) struct Watch {
     /// The first bookmark of a watch that began with the state says that the state has been sent.
     ends_initial: bool,
 }
+
+/// Changes to tell, and the revision everything is told up to then, unless there are more.
+type Unheard = (Vec<Arc<Event>>, Option<u64>);
 
 /// How long a streaming list waits for a revision still to come.
 const AWAITED_FOR: Duration = Duration::from_secs(3);
@@ -73,6 +81,7 @@ pub(crate) fn open(
         selection,
         presenter: Presenter::new(resource.clone(), form),
         position: current,
+        state: Vec::new().into_iter(),
         ready: VecDeque::new(),
         changed: table.subscribe(),
         bookmarks: options.bookmarks,
@@ -96,7 +105,7 @@ pub(crate) fn open(
         watch.send_state(table, current);
     } else if let Some(revision) = options.revision.filter(|revision| *revision > 0) {
         watch.position = revision;
-        if let Err(floor) = table.since(revision) {
+        if let Err(floor) = table.since(revision).map(|_| ()) {
             watch.refuse_position(floor);
         }
     }
@@ -110,41 +119,51 @@ pub(crate) fn open(
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if let Some(stored) = self.state.next() {
+                return Some(self.presenter.event("ADDED", &stored, self.core.clock.now()));
+            }
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
             }
             if self.over {
                 return None;
             }
+            let now = Instant::now();
+            if now >= self.ends {
+                self.over = true;
+                continue;
+            }
             self.changed.mark_unchanged();
             if let Some((asked, until)) = self.awaited {
                 self.wait_for(asked, until).await;
                 continue;
             }
-            self.read_on();
+            let told = self.read_on();
+            if let Some(revision) = told.filter(|_| self.bookmarks && now >= self.next_bookmark) {
+                self.bookmark(revision, now);
+            }
             if !self.ready.is_empty() || self.over {
                 continue;
             }
             let wake = if self.bookmarks { self.next_bookmark.min(self.ends) } else { self.ends };
             tokio::select! {
-                changed = self.changed.changed() => {
-                    // The sender goes with its table: the kind is no longer served.
-                    self.over = changed.is_err();
-                }
-                () = tokio::time::sleep_until(wake) => self.tick(),
+                // In this order: a simulation must take the same branch every time.
+                biased;
+                // The sender goes with its table, after its last word.
+                changed = self.changed.changed() => self.over = changed.is_err(),
+                () = tokio::time::sleep_until(wake) => {}
             }
         }
     }
 
     /// Sends the state as if everything had just been added, and the bookmark that ends a streaming list.
     fn send_state(&mut self, table: &Table, current: u64) {
-        let now = self.core.clock.now();
-        for stored in
-            table.in_namespace(&self.selection.namespace).filter(|stored| self.selection.matches(stored))
-        {
-            let frame = self.presenter.event("ADDED", stored, now);
-            self.ready.push_back(frame);
-        }
+        let selected: Vec<Arc<Stored>> = table
+            .in_namespace(&self.selection.namespace)
+            .filter(|stored| self.selection.matches(stored))
+            .cloned()
+            .collect();
+        self.state = selected.into_iter();
         if self.streams_list && self.bookmarks {
             let frame = self.bookmark_frame(current, true);
             self.ready.push_back(frame);
@@ -171,55 +190,71 @@ impl Watch {
             return;
         }
         tokio::select! {
-            _ = self.changed.changed() => {}
-            () = tokio::time::sleep_until(until) => {}
+            biased;
+            changed = self.changed.changed() => self.over = changed.is_err(),
+            () = tokio::time::sleep_until(until.min(self.ends)) => {}
         }
     }
 
-    fn tick(&mut self) {
-        let now = Instant::now();
-        if now >= self.ends {
-            self.over = true;
-        } else if self.bookmarks && now >= self.next_bookmark {
-            let current = self.core.lock().store.revision();
-            self.position = self.position.max(current);
-            let ends_initial = std::mem::take(&mut self.ends_initial);
-            let frame = self.bookmark_frame(self.position, ends_initial);
-            self.ready.push_back(frame);
-            let before_end = self.ends - BOOKMARK_BEFORE_END;
-            let regular = now + BOOKMARK_EVERY;
-            self.next_bookmark = if before_end > now { regular.min(before_end) } else { regular };
-        }
+    /// A bookmark promises that everything up to it has been sent.
+    fn bookmark(&mut self, revision: u64, now: Instant) {
+        self.position = revision;
+        let ends_initial = std::mem::take(&mut self.ends_initial);
+        let frame = self.bookmark_frame(revision, ends_initial);
+        self.ready.push_back(frame);
+        let before_end = self.ends - BOOKMARK_BEFORE_END;
+        let regular = now + BOOKMARK_EVERY;
+        self.next_bookmark = if before_end > now { regular.min(before_end) } else { regular };
     }
 
-    /// Turns what happened since the position into frames.
-    fn read_on(&mut self) {
+    /// Turns what happened since the position into frames, a few at a time. Gives the revision everything is told
+    /// up to, unless there is more.
+    fn read_on(&mut self) -> Option<u64> {
         let core = self.core.clone();
-        let (events, now) = {
-            let state = core.lock();
-            let Some(table) = state.store.table(&self.resource.store_name()) else {
-                self.over = true;
-                return;
-            };
-            (table.since(self.position), core.clock.now())
-        };
-        match events {
-            Err(floor) => self.refuse_position(floor),
-            Ok(events) => {
-                let any = !events.is_empty();
-                for event in events {
-                    self.position = event.revision();
-                    let copies = core.faults.event_copies(&self.resource, &event);
-                    let Some(frame) = self.frame(&event, now) else { continue };
-                    for _ in 0..copies {
-                        self.ready.push_back(frame.clone());
-                    }
+        let farewell = self.changed.borrow().farewell.clone();
+        let (events, current) = match farewell {
+            Some(last) => {
+                let unheard = last.iter().filter(|event| event.revision() > self.position);
+                let events: Vec<Arc<Event>> = unheard.take(AHEAD).cloned().collect();
+                self.over = events.len() < AHEAD;
+                (events, None)
+            }
+            None => match self.unheard() {
+                Some(Ok(found)) => found,
+                Some(Err(floor)) => {
+                    self.refuse_position(floor);
+                    return None;
                 }
-                if any && core.faults.cuts_watch(&self.resource) {
+                None => {
                     self.over = true;
+                    return None;
                 }
+            },
+        };
+        let now = core.clock.now();
+        for event in events {
+            self.position = event.revision();
+            let Some(frame) = self.frame(&event, now) else { continue };
+            for _ in 0..core.faults.event_copies(&self.resource, &event) {
+                self.ready.push_back(frame.clone());
+            }
+            if core.faults.cuts_watch(&self.resource, &event) {
+                self.over = true;
+                return None;
             }
         }
+        current
+    }
+
+    /// The next changes of the table, and the present revision when these are all; nothing when the table is gone.
+    fn unheard(&self) -> Option<Result<Unheard, u64>> {
+        let state = self.core.lock();
+        let table = state.store.table(&self.resource.store_name())?;
+        let found = table.resume(self.position).map(|events| events.take(AHEAD).cloned().collect::<Vec<_>>());
+        Some(found.map(|events| {
+            let current = (events.len() < AHEAD).then(|| state.store.revision());
+            (events, current)
+        }))
     }
 
     /// What the change means to this watch: an object that leaves the selection is deleted, one that enters it added.

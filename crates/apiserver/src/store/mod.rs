@@ -98,13 +98,25 @@ impl Event {
     }
 }
 
+/// What the watchers of a table hear.
+#[derive(Clone, Debug, Default)]
+pub struct Signal {
+    /// The revision of the last change.
+    pub revision: u64,
+    /// The table is gone, and this is what its history held: the last changes have not reached everybody yet.
+    pub farewell: Option<Arc<[Arc<Event>]>>,
+}
+
 /// The objects of one kind.
 pub struct Table {
     objects: BTreeMap<Key, Arc<Stored>>,
     history: VecDeque<Arc<Event>>,
     /// Positions below this one are no longer served.
     floor: u64,
-    changed: watch::Sender<u64>,
+    /// The newest change that was forgotten. It may lie below the floor: a watcher that has heard of it has
+    /// missed nothing and goes on, though nobody may begin there any more.
+    forgotten: u64,
+    changed: watch::Sender<Signal>,
 }
 
 impl Table {
@@ -113,7 +125,8 @@ impl Table {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             floor,
-            changed: watch::Sender::new(floor),
+            forgotten: 0,
+            changed: watch::Sender::new(Signal { revision: floor, farewell: None }),
         }
     }
 
@@ -147,12 +160,24 @@ impl Table {
     }
 
     /// The changes after `revision`, oldest first; `Err` with the oldest servable position when some are forgotten.
-    pub fn since(&self, revision: u64) -> Result<Vec<Arc<Event>>, u64> {
+    pub fn since(&self, revision: u64) -> Result<impl Iterator<Item = &Arc<Event>>, u64> {
         if revision < self.floor {
             return Err(self.floor);
         }
+        Ok(self.after(revision))
+    }
+
+    /// The changes after a position that was served from the start: only a change it has not heard of ends it.
+    pub fn resume(&self, position: u64) -> Result<impl Iterator<Item = &Arc<Event>>, u64> {
+        if position < self.forgotten {
+            return Err(self.floor);
+        }
+        Ok(self.after(position))
+    }
+
+    fn after(&self, revision: u64) -> impl Iterator<Item = &Arc<Event>> {
         let from = self.history.partition_point(|event| event.revision() <= revision);
-        Ok(self.history.range(from..).cloned().collect())
+        self.history.range(from..)
     }
 
     /// The objects as they were at `revision`: today's, with the later changes taken back.
@@ -170,28 +195,34 @@ impl Table {
         Ok(objects)
     }
 
-    /// Wakes whenever the table changes; the value is the revision of the last change.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    /// Wakes whenever the table changes, and once more when it goes.
+    pub fn subscribe(&self) -> watch::Receiver<Signal> {
         self.changed.subscribe()
     }
 
-    /// Makes every position up to `revision` expire. Watches at an older position end with 410.
+    /// Makes every position up to `revision` expire for those who would begin there. Watches that have not heard
+    /// of everything up to it end with 410.
     pub fn forget_until(&mut self, revision: u64) {
         self.floor = self.floor.max(revision);
         while self.history.front().is_some_and(|event| event.revision() <= self.floor) {
-            self.history.pop_front();
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.history.pop_front() {
+            self.forgotten = oldest.revision();
+            self.floor = self.floor.max(self.forgotten);
         }
     }
 
     fn remember(&mut self, event: Event) -> Arc<Event> {
         let event = Arc::new(event);
         self.history.push_back(event.clone());
-        if self.history.len() > HISTORY
-            && let Some(oldest) = self.history.pop_front()
-        {
-            self.floor = oldest.revision();
+        if self.history.len() > HISTORY {
+            self.forget_oldest();
         }
-        self.changed.send_replace(event.revision());
+        self.changed.send_modify(|signal| signal.revision = event.revision());
         event
     }
 }
@@ -233,7 +264,7 @@ impl Store {
         for table in store.tables.values_mut() {
             // The log holds states, not the changes between them: a watch may resume only from here.
             table.floor = revision;
-            table.changed.send_replace(revision);
+            table.changed.send_modify(|signal| signal.revision = revision);
         }
         Ok(store)
     }
@@ -245,8 +276,11 @@ impl Store {
                 self.revision = self.revision.max(revision);
                 let derived = fields(&table, &object);
                 let stored = Arc::new(stored(&object, revision, derived));
+                let before = self.table_mut(&table).objects.insert(stored.key.clone(), stored.clone());
+                if let Some(before) = before {
+                    self.unindex(&table, &before);
+                }
                 self.index(&table, &stored);
-                self.table_mut(&table).objects.insert(stored.key.clone(), stored);
             }
             Record::Delete { revision, table, namespace, name } => {
                 self.revision = self.revision.max(revision);
@@ -342,9 +376,11 @@ impl Store {
         }
     }
 
-    /// Removes a table that no resource serves any more. Its watchers end.
+    /// Removes a table that no resource serves any more. Its watchers end once they have heard of its last changes.
     pub fn drop_table(&mut self, name: &str) {
         if let Some(table) = self.tables.remove(name) {
+            let last = table.history.iter().cloned().collect();
+            table.changed.send_modify(|signal| signal.farewell = Some(last));
             for stored in table.objects.values() {
                 self.unindex(name, stored);
             }
