@@ -102,9 +102,7 @@ impl Guard {
         }
         let token = token.trim();
         if same(token, &self.credentials.admin_token) {
-            let mut admin = Identity::member("admin", &["system:masters"]);
-            admin.uid = "admin-uid".to_owned();
-            return Some(admin);
+            return Some(Identity::member("admin", &["system:masters"]));
         }
         self.server.service_account_of(token)
     }

@@ -88,6 +88,10 @@ pub(crate) fn number(text: &str) -> Value {
     if let Ok(integer) = text.parse::<i64>() {
         return Value::Number(integer.into());
     }
+    // A whole number written as `1450.0` or `1e3` is printed without its fraction, as Go prints floats.
+    if let Some(integer) = super::typed::whole_float(text) {
+        return Value::Number(integer.into());
+    }
     text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 

@@ -281,13 +281,18 @@ fn empty(schema: &Schema) -> Value {
     Walk::new(Words::Json).structure(&[], schema, "")
 }
 
-/// `1e3` is an integer to Go's decoder if nothing is lost.
-fn whole(text: &str) -> Option<i64> {
+/// The integer a float prints as, where it prints as one.
+pub(crate) fn whole_float(text: &str) -> Option<i64> {
     let float: f64 = text.parse().ok()?;
-    if text.contains('.') || float.fract() != 0.0 || float.abs() >= 9_007_199_254_740_992.0 {
+    if float.fract() != 0.0 || float.abs() >= 9_007_199_254_740_992.0 {
         return None;
     }
     format!("{float:.0}").parse().ok()
+}
+
+/// `1e3` is an integer to Go's decoder if nothing is lost.
+fn whole(text: &str) -> Option<i64> {
+    if text.contains('.') { None } else { whole_float(text) }
 }
 
 /// Whether the schema says nothing of the type, or asks to keep what comes.
