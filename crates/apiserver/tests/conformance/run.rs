@@ -190,7 +190,8 @@ impl Run<'_> {
         let mut whole = timeout(PATIENCE, asked).await.map_err(|_| format!("{line} was not answered"))??;
         for (pointer, names) in &step.keep {
             let names = names.iter().map(|name| self.vars.text(name)).collect::<Result<Vec<_>, _>>()?;
-            keep(&mut whole.body, pointer, &names);
+            let segments: Vec<_> = pointer.split('/').skip(1).collect();
+            keep(&mut whole.body, &segments, &names);
         }
         Ok(whole)
     }
@@ -313,18 +314,23 @@ fn made_up(value: &Value, prefixes: &mut Vec<String>) {
     }
 }
 
-fn keep(body: &mut Value, pointer: &str, names: &[String]) {
+/// Keeps of the list or map at `pointer` (`*` stands for any segment) only what is called one of `names`.
+fn keep(body: &mut Value, pointer: &[&str], names: &[String]) {
     let wanted = |name: &Value| name.as_str().is_some_and(|n| names.iter().any(|w| w == n));
-    match body.pointer_mut(pointer) {
-        Some(Value::Array(items)) => items.retain(|item| {
-            wanted(item)
-                || wanted(&item["name"])
-                || wanted(&item["groupVersion"])
-                || wanted(&item["metadata"]["name"])
-                || wanted(&item["resource"])
-        }),
-        Some(Value::Object(fields)) => fields.retain(|key, _| names.contains(key)),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => {}
+    let called = |item: &Value| {
+        let keys = ["name", "groupVersion", "resource", "subresource"];
+        wanted(item) || wanted(&item["metadata"]["name"]) || keys.iter().any(|key| wanted(&item[*key]))
+    };
+    match (pointer, body) {
+        ([], Value::Array(items)) => items.retain(called),
+        ([], Value::Object(fields)) => fields.retain(|key, _| names.contains(key)),
+        (["*", rest @ ..], Value::Array(items)) => items.iter_mut().for_each(|item| keep(item, rest, names)),
+        ([first, rest @ ..], body) => {
+            if let Some(inner) = body.pointer_mut(&format!("/{first}")) {
+                keep(inner, rest, names);
+            }
+        }
+        ([], Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {}
     }
 }
 
