@@ -1,0 +1,439 @@
+//! Which node gets which id, subnets and addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ipnet::IpNet;
+
+use crate::name::NodeName;
+use crate::net::{Addresses, Family, Stack, Subnets};
+use crate::overlay::networks::{ClusterRange, Networks};
+
+mod free;
+use free::FreeSpace;
+
+/// The number of a node: its place in the transit and join networks and its port's key on the transit switch.
+///
+/// Invariant: between [`NodeId::FIRST`] and [`NodeId::LAST`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(u16);
+
+impl NodeId {
+    /// 0 would be the networks' own addresses, and 1 is the cluster router's by convention.
+    pub const FIRST: u16 = 2;
+    /// A port's tunnel key has 15 bits.
+    pub const LAST: u16 = 32767;
+
+    /// The only way to an id.
+    pub fn new(id: u64) -> Option<NodeId> {
+        u16::try_from(id).ok().filter(|id| (NodeId::FIRST..=NodeId::LAST).contains(id)).map(NodeId)
+    }
+
+    /// The number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What an annotation of a node says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Claim<T> {
+    /// The annotation is not there.
+    #[default]
+    Absent,
+    /// The annotation is there and cannot be read; its text.
+    Mangled(String),
+    /// What it says.
+    Says(T),
+}
+
+/// A node as the allocator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applicant {
+    /// Its name.
+    pub name: NodeName,
+    /// When it was created, in seconds of any one clock: where two nodes claim the same, the older keeps it.
+    pub created: i64,
+    /// The id it carries.
+    pub id: Claim<u64>,
+    /// The subnets it carries.
+    pub subnets: Claim<Vec<IpNet>>,
+    /// What the node itself reports to be running with, if it does.
+    ///
+    /// It is what saves a node whose annotation was mangled by hand: its pods live in that subnet, and giving it to
+    /// another node would make two of every address.
+    pub running: Option<Running>,
+}
+
+/// What a node reports to be running with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// Its id.
+    pub id: NodeId,
+    /// Its subnets.
+    pub subnets: Subnets,
+}
+
+/// What a node is given. Everything else of its place in the overlay follows from it.
+///
+/// Invariant: made by [`allocate`] or [`Assignment::new`], so the transit and join addresses are those of the id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Assignment {
+    id: NodeId,
+    subnets: Subnets,
+    transit: Addresses,
+    join: Addresses,
+}
+
+impl Assignment {
+    /// The assignment of a node with this id and these subnets; `None` when the id has no place in the networks, or
+    /// the subnets are not of the cluster's families or too small.
+    pub fn new(networks: &Networks, id: NodeId, subnets: Subnets) -> Option<Assignment> {
+        if subnets.families() != networks.families() {
+            return None;
+        }
+        subnets.nth(3)?;
+        let n = u32::from(id.number());
+        Some(Assignment { id, subnets, transit: networks.transit().nth(n)?, join: networks.join().nth(n)? })
+    }
+
+    /// The id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The subnets of its pods.
+    pub fn subnets(&self) -> Subnets {
+        self.subnets
+    }
+
+    /// Its router's addresses on the transit switch.
+    pub fn transit(&self) -> Addresses {
+        self.transit
+    }
+
+    /// The addresses it forwards to Services from.
+    pub fn join(&self) -> Addresses {
+        self.join
+    }
+
+    /// `.1`: the router, the gateway of its pods.
+    pub fn router(&self) -> Addresses {
+        self.fixed(1)
+    }
+
+    /// `.2`: the management port, the node's own address in the overlay.
+    pub fn management(&self) -> Addresses {
+        self.fixed(2)
+    }
+
+    fn fixed(&self, n: u32) -> Addresses {
+        self.subnets.nth(n).expect("a node's subnet holds four addresses")
+    }
+}
+
+/// Something about a node that somebody should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// An annotation could not be used.
+    Unusable {
+        /// The node.
+        node: NodeName,
+        /// Which of its claims.
+        what: Resource,
+        /// Why.
+        why: Unusable,
+    },
+    /// Another, older node claims the same.
+    Taken {
+        /// The younger node, which was given something else.
+        node: NodeName,
+        /// What was claimed twice.
+        what: Resource,
+        /// Who keeps it.
+        by: NodeName,
+    },
+    /// Nothing is left to give; the node has no place in the overlay until something is freed or added.
+    Exhausted {
+        /// The node that stays without.
+        node: NodeName,
+        /// What ran out.
+        what: Exhausted,
+    },
+}
+
+/// Why a claim is of no use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// It cannot be read.
+    Mangled(String),
+    /// An id outside what ids can be in these networks.
+    NoSuchId(u64),
+    /// A subnet outside every range of its family.
+    OutsideRanges(IpNet),
+    /// Two subnets of one family.
+    TwoOfAFamily(IpNet, IpNet),
+}
+
+/// What nodes claim.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Resource {
+    /// The id.
+    Id,
+    /// A subnet of this family.
+    Subnet(Family),
+    /// The list of subnets as a whole.
+    Subnets,
+}
+
+/// What ran out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exhausted {
+    /// Every id has a node.
+    Ids {
+        /// How many there are.
+        capacity: u32,
+    },
+    /// Every subnet of every range of a family has a node.
+    Subnets {
+        /// The family.
+        family: Family,
+        /// The ranges that are full.
+        ranges: Vec<ClusterRange>,
+        /// How many subnets they hold together.
+        capacity: u128,
+    },
+}
+
+/// Who has what.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Allocation {
+    /// What each node is given. A node that is not here gets nothing for now; see the findings.
+    pub nodes: BTreeMap<NodeName, Assignment>,
+    /// What somebody should know.
+    pub findings: Vec<Finding>,
+}
+
+/// Gives every node an id and a subnet of each family.
+///
+/// A node keeps what it validly claims; of two that claim the same the older keeps it and the younger is given
+/// something else and reported. A claim that cannot be used falls back to what the node reports to be running with.
+/// What nodes that are gone had is free, because only the nodes that are there count.
+///
+/// # Guarantees
+///
+/// Whatever comes in, no two nodes of the answer share an id or an address, every subnet lies inside a range, and a
+/// node that claims exactly what it was given keeps it, however many nodes come and go.
+///
+/// Pure and independent of the order of `nodes`: the same nodes get the same answer.
+pub fn allocate(networks: &Networks, nodes: &[Applicant]) -> Allocation {
+    let mut nodes: Vec<&Applicant> = nodes.iter().collect();
+    nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let mut seen = BTreeSet::new();
+    nodes.retain(|node| seen.insert(&node.name));
+    let mut work = Work::new(networks);
+    for node in &nodes {
+        work.claim(node);
+    }
+    // Only after every claim: what one node claims, another's report must not take away.
+    for node in &nodes {
+        work.fall_back(node);
+    }
+    for node in &nodes {
+        work.grant(node);
+    }
+    Allocation { nodes: work.granted, findings: work.findings }
+}
+
+#[derive(Default, Clone, Copy)]
+struct Kept {
+    id: Option<NodeId>,
+    v4: Option<ipnet::Ipv4Net>,
+    v6: Option<ipnet::Ipv6Net>,
+}
+
+struct Work<'a> {
+    networks: &'a Networks,
+    ids: BTreeMap<NodeId, NodeName>,
+    last_id: u16,
+    next_id: u16,
+    space: FreeSpace,
+    kept: BTreeMap<NodeName, Kept>,
+    granted: BTreeMap<NodeName, Assignment>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Work<'a> {
+    fn new(networks: &'a Networks) -> Work<'a> {
+        Work {
+            networks,
+            ids: BTreeMap::new(),
+            last_id: last_id(networks),
+            next_id: NodeId::FIRST,
+            space: FreeSpace::new(networks.cluster()),
+            kept: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn unusable(&mut self, node: &Applicant, what: Resource, why: Unusable) {
+        self.findings.push(Finding::Unusable { node: node.name.clone(), what, why });
+    }
+
+    fn claim(&mut self, node: &Applicant) {
+        match &node.id {
+            Claim::Absent => {}
+            Claim::Mangled(text) => self.unusable(node, Resource::Id, Unusable::Mangled(text.clone())),
+            Claim::Says(id) => match NodeId::new(*id).filter(|id| id.number() <= self.last_id) {
+                None => self.unusable(node, Resource::Id, Unusable::NoSuchId(*id)),
+                Some(id) => self.keep_id(node, id, true),
+            },
+        }
+        match &node.subnets {
+            Claim::Absent => {}
+            Claim::Mangled(text) => self.unusable(node, Resource::Subnets, Unusable::Mangled(text.clone())),
+            Claim::Says(nets) => self.claim_subnets(node, nets),
+        }
+    }
+
+    fn claim_subnets(&mut self, node: &Applicant, nets: &[IpNet]) {
+        for family in [Family::V4, Family::V6] {
+            let mut of_family = nets.iter().copied().filter(|net| Family::of_net(*net) == family);
+            match (of_family.next(), of_family.next()) {
+                (None, _) => {}
+                (Some(net), None) => self.keep_subnet(node, net, true),
+                (Some(a), Some(b)) => {
+                    self.unusable(node, Resource::Subnet(family), Unusable::TwoOfAFamily(a, b));
+                }
+            }
+        }
+    }
+
+    fn keep_id(&mut self, node: &Applicant, id: NodeId, report: bool) {
+        if let Some(by) = self.ids.get(&id) {
+            if report {
+                let (node, by) = (node.name.clone(), by.clone());
+                self.findings.push(Finding::Taken { node, what: Resource::Id, by });
+            }
+            return;
+        }
+        self.ids.insert(id, node.name.clone());
+        self.kept.entry(node.name.clone()).or_default().id = Some(id);
+    }
+
+    fn keep_subnet(&mut self, node: &Applicant, net: IpNet, report: bool) {
+        let family = Family::of_net(net);
+        let usable = net.trunc() == net && net.prefix_len() <= family.bits() - 2;
+        if !usable || !self.networks.cluster_of(family).any(|range| range.net().contains(&net)) {
+            if report {
+                self.unusable(node, Resource::Subnet(family), Unusable::OutsideRanges(net));
+            }
+            return;
+        }
+        if let Some(by) = self.space.owner(net) {
+            if report {
+                let (node, by) = (node.name.clone(), by.clone());
+                self.findings.push(Finding::Taken { node, what: Resource::Subnet(family), by });
+            }
+            return;
+        }
+        self.space.take(net, &node.name);
+        let kept = self.kept.entry(node.name.clone()).or_default();
+        match net {
+            IpNet::V4(net) => kept.v4 = Some(net),
+            IpNet::V6(net) => kept.v6 = Some(net),
+        }
+    }
+
+    fn fall_back(&mut self, node: &Applicant) {
+        let Some(running) = node.running else { return };
+        let kept = self.kept.get(&node.name).copied().unwrap_or_default();
+        if kept.id.is_none() && running.id.number() <= self.last_id {
+            self.keep_id(node, running.id, false);
+        }
+        if let (None, Some(net)) = (kept.v4, running.subnets.v4()) {
+            self.keep_subnet(node, IpNet::V4(net), false);
+        }
+        if let (None, Some(net)) = (kept.v6, running.subnets.v6()) {
+            self.keep_subnet(node, IpNet::V6(net), false);
+        }
+    }
+
+    fn grant(&mut self, node: &Applicant) {
+        let kept = self.kept.get(&node.name).copied().unwrap_or_default();
+        match self.complete(kept) {
+            Err(what) => self.findings.push(Finding::Exhausted { node: node.name.clone(), what }),
+            Ok((id, subnets)) => {
+                self.ids.insert(id, node.name.clone());
+                for net in subnets.iter() {
+                    self.space.take(net, &node.name);
+                }
+                let assignment = Assignment::new(self.networks, id, subnets)
+                    .expect("a free id has a place in the networks, a free subnet is of its family");
+                self.granted.insert(node.name.clone(), assignment);
+            }
+        }
+    }
+
+    /// Decides the rest without taking it, so that a node which cannot get everything takes nothing.
+    fn complete(&mut self, kept: Kept) -> Result<(NodeId, Subnets), Exhausted> {
+        let id = match kept.id {
+            Some(id) => id,
+            None => self.free_id()?,
+        };
+        let (mut v4, mut v6) = (None, None);
+        for family in self.networks.families() {
+            match family {
+                Family::V4 => {
+                    v4 = Some(kept.v4.map(IpNet::V4).map_or_else(|| self.free_subnet(*family), Ok)?)
+                }
+                Family::V6 => {
+                    v6 = Some(kept.v6.map(IpNet::V6).map_or_else(|| self.free_subnet(*family), Ok)?)
+                }
+            }
+        }
+        let v4 = v4.and_then(|net| if let IpNet::V4(net) = net { Some(net) } else { None });
+        let v6 = v6.and_then(|net| if let IpNet::V6(net) = net { Some(net) } else { None });
+        Ok((id, Stack::from_parts(v4, v6).expect("a cluster speaks a family")))
+    }
+
+    fn free_id(&mut self) -> Result<NodeId, Exhausted> {
+        while self.next_id <= self.last_id {
+            let id = NodeId(self.next_id);
+            if !self.ids.contains_key(&id) {
+                return Ok(id);
+            }
+            self.next_id += 1;
+        }
+        Err(Exhausted::Ids { capacity: u32::from(self.last_id.saturating_sub(NodeId::FIRST - 1)) })
+    }
+
+    fn free_subnet(&mut self, family: Family) -> Result<IpNet, Exhausted> {
+        self.space.first_free(family).ok_or_else(|| {
+            let ranges: Vec<ClusterRange> = self.networks.cluster_of(family).collect();
+            let capacity = ranges.iter().map(ClusterRange::capacity).fold(0, u128::saturating_add);
+            Exhausted::Subnets { family, ranges, capacity }
+        })
+    }
+}
+
+/// The last id with an address in both internal networks; the broadcast address of an IPv4 network is nobody's.
+fn last_id(networks: &Networks) -> u16 {
+    let room = |net: IpNet| {
+        let bits = u32::from(Family::of_net(net).bits() - net.prefix_len());
+        1_u32.checked_shl(bits).map_or(u32::MAX, |size| size.saturating_sub(2))
+    };
+    let nets = networks.join().iter().chain(networks.transit().iter());
+    let room = nets.map(room).min().unwrap_or(0);
+    u16::try_from(room).unwrap_or(u16::MAX).min(NodeId::LAST)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What a zone is made of.
+//!
+//! A topology is a list of parts. Each part knows the rows it stands for and nothing of its neighbours, so that another
+//! topology is another list, not a condition in every function.
+
+use std::net::IpAddr;
+
+/// What a zone is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    /// The parts of the zone.
+    pub parts: Vec<Part>,
+    /// How packets get from the zone to the host, and what the host does with them.
+    pub way_out: WayOut,
+}
+
+/// A part of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// The router of the zone.
+    ClusterRouter,
+    /// The switch of the node's pods, tied to the router.
+    NodeSwitch,
+    /// The node's own port on its switch.
+    ManagementPort,
+    /// The switch that joins the zones, with a port for every other node.
+    Transit,
+    /// What does not know its way goes to the host through the management port.
+    HostRoute,
+    /// What the host sends to a Service whose backend lies outside the overlay comes back to it under the router's
+    /// address; under its own the kernel would drop it.
+    HostReturn,
+    /// The groups load balancers are put into.
+    LoadBalancerGroups,
+    /// What policies never forbid: the node reaching its pods, and a pod reaching itself through a Service.
+    AlwaysAllowed,
+}
+
+/// How the host treats what comes from outside for a Service.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ServiceSource {
+    /// Backends may be on other nodes, so answers must find back: everything forwarded to a Service comes from the
+    /// node's join address, which no policy admits by itself.
+    Join,
+    /// Every backend is here. The client's address is kept; only for backends in the host's own network it is
+    /// replaced by the router's side of the node, or the answer would leave past the translation.
+    KeepUnlessHostBacked,
+}
+
+/// How packets get from the zone to the host, and what the host does with them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WayOut {
+    /// See [`ServiceSource`].
+    pub service_source: ServiceSource,
+    /// Whether packets between nodes are wrapped; then the pods' MTU leaves room for it and the wrapping is not
+    /// tracked as connections.
+    pub tunnels: bool,
+}
+
+impl Topology {
+    /// One zone per node, joined by the transit switch.
+    pub fn multi_node() -> Topology {
+        Topology {
+            parts: vec![
+                Part::ClusterRouter,
+                Part::NodeSwitch,
+                Part::ManagementPort,
+                Part::Transit,
+                Part::HostRoute,
+                Part::HostReturn,
+                Part::LoadBalancerGroups,
+                Part::AlwaysAllowed,
+            ],
+            way_out: WayOut { service_source: ServiceSource::Join, tunnels: true },
+        }
+    }
+}
+
+/// How much smaller than the underlay a packet must be to travel wrapped.
+pub fn geneve_overhead(underlay: IpAddr) -> u32 {
+    match underlay {
+        IpAddr::V4(_) => 58,
+        IpAddr::V6(_) => 78,
+    }
+}

@@ -1,0 +1,67 @@
+//! What the local switch is told about itself.
+
+use super::Zone;
+use super::node::nb_map;
+use crate::overlay::names::{self, marked};
+use crate::overlay::rows::{Interface, Map, Rows, SwitchSettings};
+
+/// Who moves the packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Datapath {
+    /// The kernel's module.
+    Kernel,
+    /// The switch's own process.
+    Userspace,
+}
+
+/// What the node's daemons are set up with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchFacts {
+    /// Where the zone's southbound database listens, such as `unix:/run/ovn/ovnsb_db.sock`.
+    pub southbound: String,
+    /// Who moves the packets.
+    pub datapath: Datapath,
+}
+
+impl Zone<'_> {
+    /// The settings of the local switch and the management port on it.
+    pub fn rows_of_switch(&self, facts: &SwitchFacts) -> Rows {
+        let name = self.node.name.to_string();
+        let mut external_ids = marked([
+            ("system-id", self.node.chassis.clone()),
+            ("hostname", name.clone()),
+            ("ovn-remote", facts.southbound.clone()),
+            ("ovn-encap-type", "geneve".to_owned()),
+            ("ovn-encap-ip", self.node.encap.to_string()),
+            // every row of the zone is this node's, and choosing among them costs more than it saves
+            ("ovn-monitor-all", "true".to_owned()),
+            ("ovn-ofctrl-wait-before-clear", "8000".to_owned()),
+            ("ovn-remote-probe-interval", "180000".to_owned()),
+            ("ovn-openflow-probe-interval", "180".to_owned()),
+        ]);
+        if self.topology.way_out.tunnels {
+            // without it no tunnel to a remote chassis is made
+            external_ids.insert("ovn-is-interconn".to_owned(), "true".to_owned());
+            external_ids.insert("ovn-set-local-ip".to_owned(), "true".to_owned());
+        }
+        match facts.datapath {
+            Datapath::Kernel => {}
+            Datapath::Userspace => {
+                external_ids.insert("ovn-bridge-datapath-type".to_owned(), "netdev".to_owned());
+            }
+        }
+        Rows::default().with(SwitchSettings { external_ids }).with(Interface {
+            name: names::MANAGEMENT_LINK.to_owned(),
+            bridge: names::INTEGRATION_BRIDGE.to_owned(),
+            kind: "internal".to_owned(),
+            mac: Some(self.node.assignment.management().mac()),
+            mtu: Some(self.mtu),
+            port_other_config: Map::new(),
+            external_ids: {
+                let mut ids = marked([]);
+                ids.extend(nb_map([("iface-id", names::management_port(&self.node.name))]));
+                ids
+            },
+        })
+    }
+}
