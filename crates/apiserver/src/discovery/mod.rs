@@ -2,6 +2,7 @@
 
 mod left_out;
 mod openapi;
+mod openapi_v2;
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ pub(crate) fn document(
         },
         ["api", version] => resources(catalog, "", version),
         ["apis", group, version] => resources(catalog, group, version),
-        ["openapi", rest @ ..] => openapi::document(core, catalog, rest),
+        ["openapi", rest @ ..] => openapi::document(core, catalog, call, rest),
         _ => Ok(Outcome::Plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())),
     }
 }

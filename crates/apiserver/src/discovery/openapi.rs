@@ -1,4 +1,5 @@
-//! OpenAPI v3: the built-in documents as they are, and one per custom group and version made from its definitions.
+//! OpenAPI: the built-in v3 documents as they are, one per custom group and version made from its definitions, and
+//! all of them together in v2.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +9,26 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::openapi_v2;
 use crate::builtin;
 use crate::catalog::Catalog;
-use crate::http::Outcome;
+use crate::http::{Call, Outcome};
 use crate::server::Core;
 use crate::status::ApiError;
 
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-pub(super) fn document(core: &Arc<Core>, catalog: &Catalog, rest: &[&str]) -> Result<Outcome, ApiError> {
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+pub(super) fn document(
+    core: &Arc<Core>,
+    catalog: &Catalog,
+    call: &Call,
+    rest: &[&str],
+) -> Result<Outcome, ApiError> {
     match rest {
-        ["v2"] => Err(ApiError::not_acceptable(
-            "the embedded API server describes itself in OpenAPI v3 only; ask for /openapi/v3",
-        )),
+        ["v2"] => Ok(second_version(core, catalog, call)),
         ["v3"] => {
             let media = HeaderValue::from_static("text/plain; charset=utf-8");
             Ok(Outcome::Typed(media, Bytes::from(index(core, catalog).to_string())))
@@ -41,20 +48,37 @@ fn built_in(path: &str) -> Option<Bytes> {
     builtin::openapi_document(path).map(Bytes::from_static)
 }
 
+/// Every document with its place under `/openapi/v3`.
+fn documents(core: &Arc<Core>, catalog: &Catalog) -> Vec<(String, Bytes)> {
+    let groups = super::ordered_groups(catalog).into_iter();
+    let named = groups.flat_map(|(group, versions)| {
+        versions.into_iter().map(move |version| format!("apis/{group}/{version}"))
+    });
+    std::iter::once("api/v1".to_owned())
+        .chain(named)
+        .filter_map(|path| built_in(&path).or_else(|| custom(core, &path)).map(|body| (path, body)))
+        .collect()
+}
+
 fn index(core: &Arc<Core>, catalog: &Catalog) -> Value {
     let mut paths: BTreeMap<String, Value> = BTreeMap::new();
-    let mut add = |path: String| {
-        let Some(body) = built_in(&path).or_else(|| custom(core, &path)) else { return };
+    for (path, body) in documents(core, catalog) {
         let hash: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02X}")).collect();
-        paths.insert(path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}));
-    };
-    add("api/v1".to_owned());
-    for (group, versions) in super::ordered_groups(catalog) {
-        for version in versions {
-            add(format!("apis/{group}/{version}"));
-        }
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
     }
     json!({"paths": paths})
+}
+
+fn second_version(core: &Arc<Core>, catalog: &Catalog, call: &Call) -> Outcome {
+    let documents: Vec<Value> =
+        documents(core, catalog).iter().filter_map(|(_, body)| serde_json::from_slice(body).ok()).collect();
+    let version = format!("{}.{}", super::MAJOR, super::MINOR);
+    let document = openapi_v2::document(documents.iter(), &version);
+    if call.accept().is_some_and(|accept| accept.contains("proto-openapi.spec.v2@v1.0+protobuf")) {
+        return Outcome::Typed(HeaderValue::from_static(V2_PROTOBUF), openapi_v2::protobuf(&document).into());
+    }
+    Outcome::Typed(HeaderValue::from_static("application/json"), document.to_string().into())
 }
 
 /// The document of a custom group and version.
