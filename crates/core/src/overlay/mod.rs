@@ -8,8 +8,10 @@
 pub mod allocate;
 pub mod check;
 pub mod cluster;
+pub mod host;
 pub mod names;
 pub mod networks;
 pub mod rows;
+pub mod service;
 pub mod topology;
 pub mod zone;

@@ -247,6 +247,12 @@ impl Networks {
         self.masquerade_address(3)
     }
 
+    /// The destination of what the host forwards to any backend of a Service whose own address means the backends of
+    /// this node only.
+    pub fn every_backend(&self) -> Addresses {
+        self.masquerade_address(4)
+    }
+
     /// The source a pod sees when it reaches itself through a Service.
     pub fn hairpin(&self) -> Addresses {
         self.masquerade_address(5)

@@ -92,6 +92,14 @@ pub enum What {
     Encap,
 }
 
+impl Finding {
+    /// Whether users can cause it by what they ask for: two Services may name one outside address. Such a finding is
+    /// to be reported; any other means that the rows must not be written.
+    pub fn is_users(&self) -> bool {
+        matches!(self, Finding::Twice { what: What::Vip, .. })
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -58,6 +58,9 @@ impl Zone<'_> {
         for pod in cluster.pods.values() {
             rows.join(self.rows_of_pod(pod))?;
         }
+        for service in cluster.services.values() {
+            rows.join(self.rows_of_service(service, cluster.slices_of(&service.name)))?;
+        }
         Ok(rows)
     }
 }

@@ -1,0 +1,160 @@
+//! The packet filter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use super::nft::{Chain, Hook, Key, Map, Rule, Set, Table, Then, When};
+use crate::net::Family;
+use crate::overlay::names::MANAGEMENT_LINK;
+use crate::overlay::service::{Entrance, Forward};
+use crate::overlay::topology::ServiceSource;
+use crate::overlay::zone::Zone;
+
+/// The name of our table; everything in it is ours.
+pub const TABLE: &str = "netferry";
+/// The mark of a connection whose backend lives in the host's own network.
+pub const HOST_BACKED_MARK: u32 = 0x0017_45ed;
+
+const GENEVE_PORT: u16 = 6081;
+
+impl Zone<'_> {
+    pub(super) fn filter(&self, forward: Forward) -> Table {
+        let mut table = Table { name: TABLE.to_owned(), ..Table::default() };
+        let families = self.networks.families();
+        let mut prerouting = Vec::new();
+        let mut output = Vec::new();
+        let mut postrouting = Vec::new();
+        for family in families {
+            // Only what other hosts send is bound to this node's backends; the host itself speaks from inside.
+            for (group, elements) in [("local", &forward.local), ("any", &forward.any)] {
+                for (key, to_host) in [(Key::Port, true), (Key::AddressPort, false)] {
+                    let name = name_of(group, key, *family);
+                    table.maps.insert(name.clone(), map_of(elements, key, *family));
+                    let mut when = vec![When::Family(*family), When::HasPorts];
+                    if to_host {
+                        when.push(When::ToHost);
+                    }
+                    let rule = Rule { when, then: Then::DestinationBy(name) };
+                    if group == "any" {
+                        output.push(rule.clone());
+                    }
+                    prerouting.push(rule);
+                }
+            }
+            postrouting.extend(self.sources(*family));
+        }
+        match self.topology.way_out.service_source {
+            ServiceSource::Join => {}
+            ServiceSource::KeepUnlessHostBacked => {
+                for family in families.iter().rev() {
+                    for key in [Key::Port, Key::AddressPort] {
+                        let name = name_of("host_backed", key, *family);
+                        let rule = mark_rule(&name, key, *family);
+                        table.sets.insert(name, set_of(&forward.host_backed, key, *family));
+                        prerouting.insert(0, rule.clone());
+                        output.insert(0, rule);
+                    }
+                }
+            }
+        }
+        let mut chain = |name: &str, hook, priority, nat, rules: Vec<Rule>| {
+            if !rules.is_empty() {
+                table.chains.insert(name.to_owned(), Chain { hook, priority, nat, rules });
+            }
+        };
+        chain("prerouting", Hook::Prerouting, -100, true, prerouting);
+        chain("output", Hook::Output, -100, true, output);
+        chain("forward", Hook::Forward, 0, false, no_loops());
+        chain("postrouting", Hook::Postrouting, 100, true, postrouting);
+        let untracked = if self.topology.way_out.tunnels { vec![geneve_untracked()] } else { vec![] };
+        chain("raw_prerouting", Hook::Prerouting, -300, false, untracked.clone());
+        chain("raw_output", Hook::Output, -300, false, untracked);
+        table
+    }
+
+    /// Whose address a packet that leaves carries.
+    fn sources(&self, family: Family) -> Vec<Rule> {
+        let place = &self.node.assignment;
+        let out = || When::Out(MANAGEMENT_LINK.to_owned());
+        let (Some(subnet), Some(own), Some(join), Some(local_only)) = (
+            place.subnets().get(family),
+            place.management().get(family),
+            place.join().get(family),
+            self.networks.local_only().get(family),
+        ) else {
+            return vec![];
+        };
+        let rule = |when, then| Rule { when, then };
+        let mut rules = match self.topology.way_out.service_source {
+            ServiceSource::Join => vec![
+                rule(vec![out(), When::Redirected, When::NotTo(local_only)], Then::SourceTo(join)),
+                // a pod that went through the host must get its answer through the host too
+                rule(vec![out(), When::Redirected, When::From(subnet)], Then::SourceTo(join)),
+            ],
+            ServiceSource::KeepUnlessHostBacked => vec![rule(
+                vec![out(), When::Family(family), When::ConnectionMark(HOST_BACKED_MARK)],
+                Then::SourceTo(own),
+            )],
+        };
+        rules.push(rule(vec![out(), When::From(own.into())], Then::Return));
+        rules.push(rule(vec![out(), When::Family(family), When::FromHost], Then::SourceTo(own)));
+        rules.push(match self.topology.way_out.service_source {
+            ServiceSource::Join => {
+                rule(vec![When::NotOut(MANAGEMENT_LINK.to_owned()), When::From(subnet)], Then::Masquerade)
+            }
+            // here a pod may come back in through the node's port, and its answer must too
+            ServiceSource::KeepUnlessHostBacked => rule(vec![When::From(subnet)], Then::Masquerade),
+        });
+        rules
+    }
+}
+
+/// A pod that speaks to an address of the overlay nobody has is sent to the host by the router and back by the host,
+/// and so on until the packet dies of age.
+fn no_loops() -> Vec<Rule> {
+    let both = || vec![When::In(MANAGEMENT_LINK.to_owned()), When::Out(MANAGEMENT_LINK.to_owned())];
+    let mut redirected = both();
+    redirected.push(When::Redirected);
+    vec![Rule { when: redirected, then: Then::Accept }, Rule { when: both(), then: Then::Drop }]
+}
+
+fn geneve_untracked() -> Rule {
+    Rule { when: vec![When::UdpTo(GENEVE_PORT)], then: Then::NoTrack }
+}
+
+fn mark_rule(set: &str, key: Key, family: Family) -> Rule {
+    let mut when = vec![When::Family(family), When::HasPorts];
+    if key == Key::Port {
+        when.push(When::ToHost);
+    }
+    when.push(When::InSet(set.to_owned()));
+    Rule { when, then: Then::MarkConnection(HOST_BACKED_MARK) }
+}
+
+/// Which map or set of the table an entrance is an element of.
+pub(super) fn name_of(group: &str, key: Key, family: Family) -> String {
+    let key = match key {
+        Key::Port => "nodeports",
+        Key::AddressPort => "addresses",
+    };
+    let family = match family {
+        Family::V4 => "v4",
+        Family::V6 => "v6",
+    };
+    format!("{group}_{key}_{family}")
+}
+
+fn belongs(entrance: &Entrance, key: Key, family: Family) -> bool {
+    let by = if entrance.address.is_some() { Key::AddressPort } else { Key::Port };
+    entrance.family == family && by == key
+}
+
+fn map_of(all: &BTreeMap<Entrance, SocketAddr>, key: Key, family: Family) -> Map {
+    let elements = all.iter().filter(|(entrance, _)| belongs(entrance, key, family));
+    Map { family, key, elements: elements.map(|(entrance, to)| (*entrance, *to)).collect() }
+}
+
+fn set_of(all: &BTreeSet<Entrance>, key: Key, family: Family) -> Set {
+    let elements = all.iter().filter(|entrance| belongs(entrance, key, family)).copied().collect();
+    Set { family, key, elements }
+}

@@ -1,0 +1,116 @@
+use super::*;
+use crate::overlay::topology::{ServiceSource, Topology};
+use crate::overlay::zone::testing::{Speaks, lab, lab_of};
+
+fn plan(speaks: Speaks) -> HostPlan {
+    let lab = lab_of(speaks, 2, 0);
+    lab.zone("n0").host(None, Forward::default())
+}
+
+#[test]
+fn the_host_reaches_pods_and_services_through_its_router() {
+    let routes: Vec<String> =
+        plan(Speaks::Dual).routes.iter().map(|r| format!("{} via {} from {}", r.to, r.via, r.from)).collect();
+    assert_eq!(
+        routes,
+        [
+            "10.96.0.0/16 via 10.244.0.1 from 10.244.0.2",
+            "10.244.0.0/16 via 10.244.0.1 from 10.244.0.2",
+            "100.64.0.0/16 via 10.244.0.1 from 10.244.0.2",
+            "169.254.169.0/29 via 10.244.0.1 from 10.244.0.2",
+            "fd01::/48 via fd01::1 from fd01::2",
+            "fd02::/112 via fd01::1 from fd01::2",
+            "fd69::/125 via fd01::1 from fd01::2",
+            "fd98::/64 via fd01::1 from fd01::2",
+        ]
+    );
+}
+
+#[test]
+fn only_the_route_to_services_has_an_mtu_unless_routes_are_held_back() {
+    let lab = lab(1, 0);
+    let mtus = |routable: Option<u32>| -> Vec<Option<u32>> {
+        let routable = routable.map(|bytes| Mtu::new(bytes).unwrap());
+        let plan = lab.zone("n0").host(routable, Forward::default());
+        plan.routes.iter().map(|route| route.mtu.map(Mtu::bytes)).collect()
+    };
+    assert_eq!(mtus(None), [Some(1400), None, None, None]);
+    assert_eq!(mtus(Some(1300)), [Some(1300); 4]);
+}
+
+#[test]
+fn the_router_is_a_known_neighbour() {
+    let neighbours = plan(Speaks::Dual).neighbours;
+    let mac: Mac = "0a:58:0a:f4:00:01".parse().unwrap();
+    assert_eq!(
+        neighbours,
+        BTreeMap::from([("10.244.0.1".parse().unwrap(), mac), ("fd01::1".parse().unwrap(), mac)])
+    );
+}
+
+fn chain(plan: &HostPlan, name: &str) -> Vec<String> {
+    let text = plan.filter.to_string();
+    let start = text.find(&format!("chain {name} {{")).unwrap();
+    let body = text[start..].split('}').next().unwrap();
+    // a rule with a set of protocols has braces of its own; those chains are read from the whole text
+    body.lines().skip(2).map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn what_is_forwarded_to_a_service_comes_from_the_join_address_and_never_from_the_management_port() {
+    assert_eq!(
+        chain(&plan(Speaks::V4), "postrouting"),
+        [
+            "oifname \"ovn-k8s-mp0\" ct status dnat ip daddr != 169.254.169.3 snat ip to 100.64.0.2",
+            "oifname \"ovn-k8s-mp0\" ct status dnat ip saddr 10.244.0.0/24 snat ip to 100.64.0.2",
+            "oifname \"ovn-k8s-mp0\" ip saddr 10.244.0.2/32 return",
+            "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 fib saddr type local snat ip to 10.244.0.2",
+            "oifname != \"ovn-k8s-mp0\" ip saddr 10.244.0.0/24 masquerade",
+        ]
+    );
+}
+
+#[test]
+fn what_comes_out_of_the_overlay_does_not_go_back_in_by_itself() {
+    assert_eq!(
+        chain(&plan(Speaks::V4), "forward"),
+        [
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ct status dnat accept",
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" drop",
+        ]
+    );
+}
+
+#[test]
+fn the_host_itself_is_never_bound_to_local_backends() {
+    let text = plan(Speaks::Dual).filter.to_string();
+    let of = |name: &str| {
+        let start = text.find(&format!("chain {name} {{")).unwrap();
+        text[start..].split("  chain ").next().unwrap().to_owned()
+    };
+    assert!(of("prerouting").contains("@local_nodeports_v4"));
+    assert!(of("prerouting").find("@local_nodeports_v4") < of("prerouting").find("@any_nodeports_v4"));
+    assert!(!of("output").contains("@local_"));
+    assert!(of("output").contains("@any_addresses_v6"));
+}
+
+#[test]
+fn another_way_out_keeps_the_client_unless_a_host_process_answers() {
+    let mut lab = lab(1, 0);
+    let mut topology = Topology::multi_node();
+    topology.way_out.service_source = ServiceSource::KeepUnlessHostBacked;
+    topology.way_out.tunnels = false;
+    lab.topology = topology;
+    let plan = lab.zone("n0").host(None, Forward::default());
+    assert_eq!(
+        chain(&plan, "postrouting"),
+        [
+            "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 ct mark 0x1745ed snat ip to 10.244.0.2",
+            "oifname \"ovn-k8s-mp0\" ip saddr 10.244.0.2/32 return",
+            "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 fib saddr type local snat ip to 10.244.0.2",
+            "ip saddr 10.244.0.0/24 masquerade",
+        ]
+    );
+    assert!(!plan.filter.chains.contains_key("raw_output"));
+    assert!(plan.filter.to_string().contains("@host_backed_nodeports_v4 ct mark set 0x1745ed"));
+}
