@@ -211,24 +211,16 @@ impl Watch {
     /// up to, unless there is more.
     fn read_on(&mut self) -> Option<u64> {
         let core = self.core.clone();
-        let farewell = self.changed.borrow().farewell.clone();
-        let (events, current) = match farewell {
-            Some(last) => {
-                let unheard = last.iter().filter(|event| event.revision() > self.position);
-                let events: Vec<Arc<Event>> = unheard.take(AHEAD).cloned().collect();
-                self.over = events.len() < AHEAD;
-                (events, None)
-            }
+        let (events, current) = match self.last_words() {
+            Some(events) => (events, None),
             None => match self.unheard() {
                 Some(Ok(found)) => found,
                 Some(Err(floor)) => {
                     self.refuse_position(floor);
                     return None;
                 }
-                None => {
-                    self.over = true;
-                    return None;
-                }
+                // The table went while we waited for the lock: what it said last came after we asked.
+                None => (self.last_words().unwrap_or_default(), None),
             },
         };
         let now = core.clock.now();
@@ -244,6 +236,15 @@ impl Watch {
             }
         }
         current
+    }
+
+    /// What a table that is gone had still to say, a few changes at a time; the watch is over after the last.
+    fn last_words(&mut self) -> Option<Vec<Arc<Event>>> {
+        let last = self.changed.borrow().farewell.clone()?;
+        let unheard = last.iter().filter(|event| event.revision() > self.position);
+        let events: Vec<Arc<Event>> = unheard.take(AHEAD).cloned().collect();
+        self.over = events.len() < AHEAD;
+        Some(events)
     }
 
     /// The next changes of the table, and the present revision when these are all; nothing when the table is gone.
