@@ -2,6 +2,7 @@
 
 mod tokens;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,8 +16,13 @@ use sha2::{Digest, Sha256};
 use crate::server::ApiServer;
 use crate::status::ApiError;
 
-pub(crate) use tokens::Claims;
+pub(crate) use tokens::{Account, Claims};
 pub use tokens::{Secret, TokenError};
+
+/// What the keys of [`Identity::extra`] start with.
+const EXTRA: &str = "authentication.kubernetes.io/";
+/// The key of the credential's name.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// A caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,8 +33,9 @@ pub struct Identity {
     pub uid: String,
     /// `system:masters`, …; a certificate's organisations.
     pub groups: Vec<String>,
-    /// Which credential it was: `JTI=…` of a token, `X509SHA256=…` of a certificate.
-    pub credential: String,
+    /// What else is known: which credential it was (`JTI=…` of a token, `X509SHA256=…` of a certificate), and what a
+    /// token was bound to.
+    pub extra: BTreeMap<String, String>,
 }
 
 impl Identity {
@@ -40,7 +47,7 @@ impl Identity {
     fn member(name: &str, groups: &[&str]) -> Identity {
         let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         groups.push("system:authenticated".to_owned());
-        Identity { name: name.to_owned(), uid: String::new(), groups, credential: String::new() }
+        Identity { name: name.to_owned(), uid: String::new(), groups, extra: BTreeMap::new() }
     }
 
     /// `userInfo`, as reviews show it.
@@ -49,8 +56,8 @@ impl Identity {
         if !self.uid.is_empty() {
             info["uid"] = json!(self.uid);
         }
-        if !self.credential.is_empty() {
-            info["extra"] = json!({"authentication.kubernetes.io/credential-id": [self.credential]});
+        if !self.extra.is_empty() {
+            info["extra"] = self.extra.iter().map(|(key, value)| (key.clone(), json!([value]))).collect();
         }
         info
     }
@@ -120,6 +127,6 @@ fn named_by(certificate: &[u8]) -> Option<Identity> {
     let groups: Vec<&str> = parsed.subject().iter_organization().filter_map(|o| o.as_str().ok()).collect();
     let mut identity = Identity::member(&name, &groups);
     let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
-    identity.credential = format!("X509SHA256={digest}");
+    identity.extra.insert(CREDENTIAL.to_owned(), format!("X509SHA256={digest}"));
     Some(identity)
 }

@@ -1,12 +1,14 @@
 //! Service account tokens: signed claims that hold while the account exists.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Identity;
+use super::{CREDENTIAL, EXTRA, Identity};
 use crate::clock::Ids;
 use crate::object::meta;
 use crate::server::ApiServer;
@@ -80,6 +82,9 @@ pub(crate) struct Claims {
 pub(crate) struct Bound {
     pub(crate) namespace: String,
     pub(crate) serviceaccount: Account,
+    /// The pod, secret or node the token goes with, under that name.
+    #[serde(flatten)]
+    pub(crate) to: BTreeMap<String, Account>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -109,6 +114,7 @@ impl Claims {
             bound: Bound {
                 namespace: namespace.to_owned(),
                 serviceaccount: Account { name: name.to_owned(), uid: meta(account, "uid").to_owned() },
+                to: BTreeMap::new(),
             },
         }
     }
@@ -131,18 +137,32 @@ impl ApiServer {
         {
             return None;
         }
-        let Bound { namespace, serviceaccount } = claims.bound;
-        let account =
-            self.core.lock().object("serviceaccounts", &Key::new(&namespace, &serviceaccount.name))?;
-        if meta(&account, "uid") != serviceaccount.uid {
+        let Bound { namespace, serviceaccount, to } = claims.bound;
+        let still_there = |table: &str, namespace: &str, claimed: &Account| {
+            let found = self.core.lock().object(table, &Key::new(namespace, &claimed.name));
+            found.is_some_and(|object| meta(&object, "uid") == claimed.uid)
+        };
+        if !still_there("serviceaccounts", &namespace, &serviceaccount) {
             return None;
+        }
+        // A token ends with what it was bound to.
+        for (kind, claimed) in &to {
+            let within = if kind == "node" { "" } else { namespace.as_str() };
+            if !still_there(&format!("{kind}s"), within, claimed) {
+                return None;
+            }
         }
         let mut identity = Identity::member(
             &claims.sub,
             &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
         );
         identity.uid = serviceaccount.uid;
-        identity.credential = format!("JTI={}", claims.jti);
+        identity.extra.insert(CREDENTIAL.to_owned(), format!("JTI={}", claims.jti));
+        // A secret is not told on.
+        for (kind, claimed) in to.into_iter().filter(|(kind, _)| kind != "secret") {
+            identity.extra.insert(format!("{EXTRA}{kind}-name"), claimed.name);
+            identity.extra.insert(format!("{EXTRA}{kind}-uid"), claimed.uid);
+        }
         Some(identity)
     }
 }

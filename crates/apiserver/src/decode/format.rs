@@ -31,20 +31,28 @@ pub(crate) fn base64(text: &str) -> Result<(), String> {
 pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
     let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     let parsed: Result<jiff::Timestamp, _> = text.parse();
-    let plausible = text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T');
+    let fraction = |rest: &str| {
+        let digits = rest.bytes().skip(1).take_while(u8::is_ascii_digit).count();
+        !micro || (rest.starts_with('.') && digits == MICRO.len() - 1)
+    };
+    let plausible =
+        text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.get(19..).is_some_and(fraction);
     let Some(time) = parsed.ok().filter(|_| plausible) else {
         return Err(format!(
             "parsing time {} as \"{layout}\": cannot parse {}",
             crate::field::quoted(text),
-            stuck(text)
+            stuck(text, micro)
         ));
     };
     Ok(if micro { time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ") } else { time.strftime("%Y-%m-%dT%H:%M:%SZ") }
         .to_string())
 }
 
+/// The decimals a time with microseconds must have, in Go's notation.
+const MICRO: &str = ".000000";
+
 /// Where Go's parser stops, and what it was looking for there.
-fn stuck(text: &str) -> String {
+fn stuck(text: &str, micro: bool) -> String {
     let mut rest = text;
     for (element, width) in [
         ("2006", 4),
@@ -67,6 +75,15 @@ fn stuck(text: &str) -> String {
             return format!("{} as \"{element}\"", crate::field::quoted(rest));
         }
         rest = &rest[width..];
+    }
+    if micro {
+        let fits = rest.get(..MICRO.len()).is_some_and(|head| {
+            head.strip_prefix('.').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+        });
+        if !fits {
+            return format!("{} as \"{MICRO}\"", crate::field::quoted(rest));
+        }
+        rest = &rest[MICRO.len()..];
     }
     format!("{} as \"Z07:00\"", crate::field::quoted(rest))
 }

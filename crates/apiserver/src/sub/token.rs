@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::decoded;
-use crate::auth::Claims;
+use crate::auth::{Account, Claims};
 use crate::clock::stamp;
 use crate::field::{FieldError, Path};
 use crate::http::present::to_bytes;
@@ -43,7 +43,8 @@ pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) 
         }
     }
     let spec = &request["spec"];
-    check_bound(core, namespace, &spec["boundObjectRef"])?;
+    let reference = &spec["boundObjectRef"];
+    let bound = check_bound(core, namespace, reference)?;
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(3600);
     let path = || Path::new("spec.expirationSeconds");
     let mut errors = Vec::new();
@@ -69,11 +70,15 @@ pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) 
         audiences.push(Claims::default_audience());
     }
     let now = core.clock.now();
-    let claims = Claims::of(&account, &audiences, now.as_second(), seconds, core.ids.uid());
+    let mut claims = Claims::of(&account, &audiences, now.as_second(), seconds, core.ids.uid());
+    claims.bound.to.extend(bound.map(|(claimed, claim)| (claimed.to_owned(), claim)));
     let expires = jiff::Timestamp::from_second(claims.exp).unwrap_or(now);
     let mut owned = json!({"f:expirationSeconds": {}});
     if spec["audiences"].is_array() {
         owned["f:audiences"] = json!({});
+    }
+    if let Some(fields) = reference.as_object() {
+        owned["f:boundObjectRef"] = fields.keys().map(|field| (format!("f:{field}"), json!({}))).collect();
     }
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": format!("{GROUP}/v1"),
@@ -99,20 +104,27 @@ pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) 
     })
 }
 
-/// A token may be bound to a Pod, a Secret or a Node that is there.
-fn check_bound(core: &Core, namespace: &str, bound: &Value) -> Result<(), ApiError> {
+/// A token may be bound to a Pod, a Secret or a Node that is there: what it is called in the token, its name and uid.
+fn check_bound(
+    core: &Core,
+    namespace: &str,
+    bound: &Value,
+) -> Result<Option<(&'static str, Account)>, ApiError> {
     if bound.is_null() {
-        return Ok(());
+        return Ok(None);
     }
     let text = |field: &str| bound[field].as_str().unwrap_or_default();
-    let (table, namespace) = match text("kind") {
-        "Pod" => ("pods", namespace),
-        "Secret" => ("secrets", namespace),
-        "Node" => ("nodes", ""),
+    // A core version is written with its empty group.
+    let version = text("apiVersion");
+    let group_version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+    let kind = text("kind");
+    let (table, claimed, namespace) = match kind {
+        "Pod" => ("pods", "pod", namespace),
+        "Secret" => ("secrets", "secret", namespace),
+        "Node" => ("nodes", "node", ""),
         other => {
             return Err(ApiError::bad_request(format!(
-                "cannot bind token for serviceaccount to object of type {}, Kind={other}",
-                text("apiVersion")
+                "cannot bind token to object of type {group_version}, Kind={other}"
             )));
         }
     };
@@ -124,7 +136,8 @@ fn check_bound(core: &Core, namespace: &str, bound: &Value) -> Result<(), ApiErr
         let why = format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
         );
-        return Err(ApiError::conflict("", table, name, &why));
+        return Err(ApiError::conflict("", kind, name, &why));
     }
-    Ok(())
+    let claim = Account { name: name.to_owned(), uid: meta(&object, "uid").to_owned() };
+    Ok(Some((claimed, claim)))
 }
