@@ -312,7 +312,7 @@ impl Files {
         Ok(Files {
             server_certificate: file("server.crt", &server.certificate)?,
             server_key: file("server.key", &server.key)?,
-            tokens: file("tokens.csv", &format!("{TOKEN},admin,admin-uid,\"system:masters\"\n"))?,
+            tokens: file("tokens.csv", &format!("{TOKEN},admin,,\"system:masters\"\n"))?,
             account_key: file("accounts.key", &accounts.serialize_pem())?,
             account_public: file("accounts.pub", &accounts.public_key_pem())?,
             kubeconfig: file("kubeconfig", &kubeconfig.to_string())?,
