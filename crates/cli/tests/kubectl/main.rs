@@ -52,3 +52,8 @@ fn mistakes_are_told_in_the_same_words() {
 fn objects_made_without_a_manifest_are_the_same() {
     tell("making", servers::Kubectl::Pinned);
 }
+
+#[test]
+fn every_kind_can_be_explained() {
+    tell("explain", servers::Kubectl::Pinned);
+}
