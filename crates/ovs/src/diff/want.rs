@@ -1,0 +1,212 @@
+//! Rows that are wanted.
+
+use super::{DiffError, Owner};
+use crate::copy::key_of;
+use crate::shape::ColumnType;
+use crate::table::{Column, Key, Table, TableDecl};
+use crate::value::{Atom, Datum, RowKey};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a wanted row is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Ours: made if missing, marked, removed when no longer wanted. A row of the same name without our
+    /// mark is an error.
+    Own,
+    /// Ours from now on, even if it is there without our mark.
+    Adopt,
+    /// Somebody else's: only the listed columns, keys and children are seen to, nothing is removed.
+    Share,
+    /// As [`Share`](Hold::Share), but made (without mark) if missing.
+    Ensure,
+}
+
+impl Hold {
+    pub(super) fn shares(self) -> bool {
+        matches!(self, Hold::Share | Hold::Ensure)
+    }
+}
+
+/// A row that is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    pub(super) decl: &'static TableDecl,
+    pub(super) key: Option<String>,
+    pub(super) hold: Hold,
+    pub(super) columns: BTreeMap<String, Datum>,
+    pub(super) absent: BTreeMap<String, BTreeSet<Atom>>,
+    parents: Vec<(&'static TableDecl, String, &'static str)>,
+}
+
+impl Wanted {
+    /// A row of ours, all columns that we write as in `row`; its key is in its columns.
+    pub fn own<T: Table>(row: &T) -> Wanted {
+        let columns = T::DECL.columns.iter().zip(row.to_values()).filter(|(column, _)| !column.status);
+        let columns = columns.map(|(column, value)| (column.name.to_owned(), value)).collect();
+        Wanted { columns, ..Wanted::bare::<T>(None, Hold::Own) }
+    }
+
+    /// A row of ours in a table whose rows have no names: `id` tells it from the others.
+    pub fn own_as<T: Table>(id: impl Into<String>, row: &T) -> Wanted {
+        Wanted { key: Some(id.into()), ..Wanted::own(row) }
+    }
+
+    /// A row of somebody else's, of which [`set`](Wanted::set), [`put`](Wanted::put),
+    /// [`unset`](Wanted::unset) and children say what we want. Must exist.
+    pub fn share<T: Table>(key: impl Into<String>) -> Wanted {
+        Wanted::bare::<T>(Some(key.into()), Hold::Share)
+    }
+
+    /// As [`share`](Wanted::share), made if it does not exist.
+    pub fn ensure<T: Table>(key: impl Into<String>) -> Wanted {
+        Wanted::bare::<T>(Some(key.into()), Hold::Ensure)
+    }
+
+    /// A row by its declaration, for callers that have no struct for it.
+    pub fn dynamic(decl: &'static TableDecl, key: impl Into<String>, hold: Hold) -> Wanted {
+        Wanted {
+            decl,
+            key: Some(key.into()),
+            hold,
+            columns: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            parents: Vec::new(),
+        }
+    }
+
+    fn bare<T: Table>(key: Option<String>, hold: Hold) -> Wanted {
+        Wanted { key, ..Wanted::dynamic(T::DECL, "", hold) }
+    }
+
+    /// Takes over a row of the same key that does not carry our mark.
+    #[must_use]
+    pub fn adopt(mut self) -> Wanted {
+        self.hold = Hold::Adopt;
+        self
+    }
+
+    /// A column's value.
+    #[must_use]
+    pub fn set<C: ColumnType>(self, column: &Column<C>, value: &C) -> Wanted {
+        self.set_datum(column.decl.name, value.to_datum())
+    }
+
+    /// A column's value, by name.
+    #[must_use]
+    pub fn set_datum(mut self, column: impl Into<String>, value: Datum) -> Wanted {
+        self.columns.insert(column.into(), value);
+        self
+    }
+
+    /// One entry of a map column of texts.
+    #[must_use]
+    pub fn put(mut self, column: &str, key: impl Into<String>, value: impl Into<String>) -> Wanted {
+        let datum = self.columns.remove(column).unwrap_or_else(|| Datum::map::<Atom, Atom>([]));
+        let mut pairs = datum.pairs().to_vec();
+        pairs.push((Atom::String(key.into()), Atom::String(value.into())));
+        self.columns.insert(column.to_owned(), Datum::map(pairs));
+        self
+    }
+
+    /// No entry of this key in a map column that others write to as well.
+    #[must_use]
+    pub fn unset(mut self, column: &str, key: impl Into<String>) -> Wanted {
+        self.absent.entry(column.to_owned()).or_default().insert(Atom::String(key.into()));
+        self
+    }
+
+    /// Referred to by the row of `P` with this key, in this column. If that row is not itself wanted it
+    /// is shared.
+    #[must_use]
+    pub fn under<P: Table>(
+        mut self,
+        parent: impl Into<String>,
+        column: &Column<BTreeSet<crate::shape::Ref>>,
+    ) -> Wanted {
+        self.parents.push((P::DECL, parent.into(), column.decl.name));
+        self
+    }
+
+    pub(super) fn merges(&self, column: &str) -> bool {
+        self.hold.shares() || self.decl.column(column).is_some_and(|c| c.merge)
+    }
+
+    fn row_key(&self, owner: &Owner) -> Result<RowKey, DiffError> {
+        let from_columns = || key_of(self.decl, |column| self.columns.get(column), &owner.id);
+        let key = match (&self.key, self.decl.key) {
+            (Some(key), _) => Some(key.clone()),
+            (None, Key::Columns(_) | Key::ExternalId | Key::Singleton) => from_columns(),
+        };
+        let table = self.decl.name;
+        key.map(|key| RowKey::new(table, key)).ok_or_else(|| DiffError::Keyless { table: table.to_owned() })
+    }
+}
+
+/// All rows that are wanted of one owner.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Desired {
+    rows: Vec<Wanted>,
+}
+
+impl Desired {
+    /// Nothing: everything of ours goes.
+    pub fn new() -> Desired {
+        Desired::default()
+    }
+
+    /// Wants a row.
+    pub fn add(&mut self, row: Wanted) {
+        self.rows.push(row);
+    }
+
+    /// Wants a row.
+    #[must_use]
+    pub fn with(mut self, row: Wanted) -> Desired {
+        self.add(row);
+        self
+    }
+
+    /// Rows by key, children entered into their parents' references.
+    pub(super) fn gathered(&self, owner: &Owner) -> Result<BTreeMap<RowKey, Wanted>, DiffError> {
+        let mut rows = BTreeMap::new();
+        let mut children = Vec::new();
+        for row in &self.rows {
+            let key = row.row_key(owner)?;
+            let mut row = row.clone();
+            // A row that is made must carry its key; where it is shared the key is there already.
+            if let (Key::Columns([column]), true) = (row.decl.key, row.hold != Hold::Share) {
+                row.columns.entry((*column).to_owned()).or_insert_with(|| Datum::one(key.key.as_str()));
+            }
+            let parents = std::mem::take(&mut row.parents);
+            children.extend(parents.into_iter().map(|parent| (key.clone(), parent)));
+            if rows.insert(key.clone(), row).is_some() {
+                return Err(DiffError::Twice { row: key });
+            }
+        }
+        let mut listed: BTreeMap<(RowKey, &'static str), Vec<Atom>> = BTreeMap::new();
+        for (child, (decl, parent, column)) in children {
+            let key = RowKey::new(decl.name, parent.as_str());
+            rows.entry(key.clone()).or_insert_with(|| Wanted::dynamic(decl, parent, Hold::Share));
+            listed.entry((key, column)).or_default().push(child.into());
+        }
+        for ((parent, column), atoms) in listed {
+            let parent = rows.get_mut(&parent).expect("entered above");
+            let already = parent.columns.remove(column);
+            let all = already.iter().flat_map(Datum::atoms).cloned().chain(atoms);
+            parent.columns.insert(column.to_owned(), Datum::set(all));
+        }
+        Ok(rows)
+    }
+}
+
+impl Extend<Wanted> for Desired {
+    fn extend<I: IntoIterator<Item = Wanted>>(&mut self, rows: I) {
+        self.rows.extend(rows);
+    }
+}
+
+impl FromIterator<Wanted> for Desired {
+    fn from_iter<I: IntoIterator<Item = Wanted>>(rows: I) -> Desired {
+        Desired { rows: rows.into_iter().collect() }
+    }
+}
