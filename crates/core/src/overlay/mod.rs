@@ -5,12 +5,14 @@
 //! of one zone, and [`host`] to what the host around it must have. [`check`] reads a zone's rows without knowing how
 //! they were made and lists what is wrong with them.
 
+pub mod acl;
 pub mod allocate;
 pub mod check;
 pub mod cluster;
 pub mod host;
 pub mod names;
 pub mod networks;
+pub mod policy;
 pub mod rows;
 pub mod service;
 pub mod topology;

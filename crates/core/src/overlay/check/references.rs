@@ -94,15 +94,23 @@ fn load_balancers(rows: &Rows, found: &mut BTreeSet<Finding>) {
 }
 
 fn acls(rows: &Rows, found: &mut BTreeSet<Finding>) {
+    let mut groups_in_use = BTreeSet::new();
+    let mut sets_in_use: BTreeSet<&str> =
+        rows.nats.values().filter_map(|nat| nat.exempted.as_deref()).collect();
     for acl in rows.acls.values() {
         match &acl.on {
             AclOn::Switch(switch) => refer(found, acl, &rows.switches, switch),
-            AclOn::PortGroup(group) => refer(found, acl, &rows.port_groups, group),
+            AclOn::PortGroup(group) => {
+                groups_in_use.insert(group.as_str());
+                refer(found, acl, &rows.port_groups, group);
+            }
         }
         for set in named(&acl.matches, '$') {
+            sets_in_use.insert(set);
             refer(found, acl, &rows.address_sets, set);
         }
         for group in named(&acl.matches, '@') {
+            groups_in_use.insert(group);
             refer(found, acl, &rows.port_groups, group);
         }
     }
@@ -110,20 +118,12 @@ fn acls(rows: &Rows, found: &mut BTreeSet<Finding>) {
         for port in &group.ports {
             refer(found, group, &rows.switch_ports, port);
         }
-        let uses = |acl: &Acl| {
-            acl.on == AclOn::PortGroup(group.name.clone())
-                || named(&acl.matches, '@').any(|name| name == group.name)
-        };
-        if !rows.acls.values().any(uses) {
+        if !groups_in_use.contains(group.name.as_str()) {
             found.insert(Finding::Useless { table: PortGroup::TABLE, row: group.name.clone() });
         }
     }
-    for set in rows.address_sets.keys() {
-        let in_acl = |acl: &Acl| named(&acl.matches, '$').any(|name| name == set);
-        let in_nat = |nat: &Nat| nat.exempted.as_ref() == Some(set);
-        if !rows.acls.values().any(in_acl) && !rows.nats.values().any(in_nat) {
-            found.insert(Finding::Useless { table: AddressSet::TABLE, row: set.clone() });
-        }
+    for set in rows.address_sets.keys().filter(|set| !sets_in_use.contains(set.as_str())) {
+        found.insert(Finding::Useless { table: AddressSet::TABLE, row: set.clone() });
     }
 }
 

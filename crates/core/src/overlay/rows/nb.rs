@@ -284,6 +284,8 @@ impl AclDirection {
 /// What an ACL does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AclAction {
+    /// Lets pass what is not a connection.
+    Allow,
     /// Lets pass, and what answers too.
     AllowRelated,
     /// Lets pass without tracking the connection.
@@ -296,6 +298,7 @@ impl AclAction {
     /// As the database writes it.
     pub fn ovn(self) -> &'static str {
         match self {
+            AclAction::Allow => "allow",
             AclAction::AllowRelated => "allow-related",
             AclAction::AllowStateless => "allow-stateless",
             AclAction::Drop => "drop",

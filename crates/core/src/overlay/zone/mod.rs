@@ -13,6 +13,7 @@ mod node;
 mod pod;
 mod switch;
 
+pub(crate) use node::{ALLOW_PRIORITY, options_for};
 pub use switch::{Datapath, SwitchFacts};
 
 /// One node's zone.
@@ -61,6 +62,7 @@ impl Zone<'_> {
         for service in cluster.services.values() {
             rows.join(self.rows_of_service(service, cluster.slices_of(&service.name)))?;
         }
+        rows.join(self.rows_of_policies(cluster))?;
         Ok(rows)
     }
 }
