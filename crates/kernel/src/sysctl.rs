@@ -75,6 +75,11 @@ impl Key {
         Key::conf(Family::V4, of, "route_localnet")
     }
 
+    /// When the first address of a network goes, the next takes its place instead of going too.
+    pub fn promote_secondaries(of: &Of) -> Key {
+        Key::conf(Family::V4, of, "promote_secondaries")
+    }
+
     /// No IPv6.
     pub fn disable_ipv6(of: &Of) -> Key {
         Key::conf(Family::V6, of, "disable_ipv6")

@@ -47,8 +47,8 @@ impl Changes {
 ///
 /// # Guarantees
 ///
-/// Only links whose alias carries our mark are removed, and those with a wanted name only if they are of the
-/// wrong kind. A link that is not ours is adjusted when asked, never made again.
+/// Only links whose alias carries our mark are removed, and those with a wanted name only to be made again because
+/// they are of the wrong kind. A link that is not ours is adjusted when asked, never made again.
 pub fn diff(want: &[Want], have: &[Link], mark: &Mark) -> Changes {
     let there: BTreeMap<&IfName, &Link> = have.iter().map(|l| (&l.name, l)).collect();
     let by_index: BTreeMap<u32, &Link> = have.iter().map(|l| (l.index, l)).collect();
@@ -75,7 +75,7 @@ pub fn diff(want: &[Want], have: &[Link], mark: &Mark) -> Changes {
         }
     }
     let kept = |link: &Link| {
-        let named = |name: &IfName| wanted.get(name).is_some_and(|w| w.make.is_some());
+        let named = |name: &IfName| wanted.contains_key(name);
         // The other end of a pair of ours carries no wish of its own and vanishes with it.
         let peer = link.lower.filter(|_| link.lower_namespace.is_none()).and_then(|i| by_index.get(&i));
         named(&link.name) || (link.kind == Kind::Veth && peer.is_some_and(|p| named(&p.name)))

@@ -7,6 +7,8 @@ use crate::name::{IfName, Mac};
 
 mod apply;
 mod diff;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use apply::Links;

@@ -262,12 +262,12 @@ fn same_place(a: &Chain, b: &Chain) -> bool {
     place(a) == place(b)
 }
 
-enum Reference<'s> {
+pub(super) enum Reference<'s> {
     Chain(&'s str),
     Set(&'s str),
 }
 
-fn references<'s>(statement: &'s Statement, tell: &mut impl FnMut(Reference<'s>)) {
+pub(super) fn references<'s>(statement: &'s Statement, tell: &mut impl FnMut(Reference<'s>)) {
     match statement {
         Statement::Match { source, .. } | Statement::Range { source, .. } => within(source, tell),
         Statement::Set { from, .. } => within(from, tell),

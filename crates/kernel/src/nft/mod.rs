@@ -14,6 +14,8 @@ mod message;
 mod notice;
 mod rule;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod value;
 mod vm;
 

@@ -45,7 +45,8 @@ pub trait Object: Clone + PartialEq + std::fmt::Debug {
     /// Does it carry our mark?
     fn is_ours(&self, mark: &Mark) -> bool;
 
-    /// Is what is there as good as what is wanted? Fields the kernel keeps for itself do not count.
+    /// Is what is there, under the same key, as good as what is wanted? Fields the kernel keeps for itself do not
+    /// count.
     fn satisfied_by(&self, have: &Self) -> bool;
 
     /// Can `have` be turned into this without removing it first?

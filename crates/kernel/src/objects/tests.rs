@@ -50,12 +50,12 @@ fn holds<T: Object>(want: &[T], have: &[T]) -> Result<(), TestCaseError> {
         last.insert(stamped.key(), stamped);
     }
     for (key, object) in &last {
-        let there = world.iter().any(|o| object.satisfied_by(o));
+        let there = world.iter().any(|o| o.key() == *key && object.satisfied_by(o));
         let conflict = changes.conflicts.iter().any(|c| c.want.key() == *key);
         prop_assert!(there != conflict, "{object:?} is either there or in conflict");
     }
     for object in &world {
-        let wanted = last.values().any(|w| w.satisfied_by(object));
+        let wanted = last.get(&object.key()).is_some_and(|w| w.satisfied_by(object));
         prop_assert!(wanted || !object.is_ours(&mark), "{object:?} is ours and nobody wants it");
     }
     for object in have.iter().filter(|o| !o.is_ours(&mark) && !o.yields()) {

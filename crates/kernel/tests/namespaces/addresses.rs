@@ -68,6 +68,34 @@ fn addresses_of_others_are_in_the_way_and_stay() {
 }
 
 #[test]
+fn removing_the_first_address_of_a_network_leaves_those_of_others_in_it() {
+    let pair = pair();
+    let kernel = &pair.here;
+    run(kernel, "sysctl -q -w net.ipv4.conf.here.promote_secondaries=0");
+    kernel.addresses().converge(&[Address::new(pair.index, net("10.9.0.1/24"))], &mark()).unwrap();
+    run(kernel, "ip addr add 10.9.0.2/24 dev here");
+    run(kernel, "ip addr add 10.9.0.3/24 dev here");
+    kernel.addresses().converge(&[], &mark()).unwrap();
+    let left = kernel.addresses().observe().unwrap();
+    let v4: Vec<IpAddr> = left.iter().map(|a| a.net.addr()).filter(IpAddr::is_ipv4).collect();
+    assert_eq!(v4, [ip("10.9.0.2"), ip("10.9.0.3")]);
+    let setting = run(kernel, "cat /proc/sys/net/ipv4/conf/here/promote_secondaries");
+    assert_eq!(setting.trim(), "0", "and the setting is what it was");
+}
+
+#[test]
+fn an_address_marked_by_its_label_alone_is_adopted_once() {
+    let pair = pair();
+    let kernel = &pair.here;
+    run(kernel, "ip addr add 10.9.0.1/24 dev here label here:nf");
+    let want = [Address::new(pair.index, net("10.9.0.1/24")).labelled("here:nf")];
+    kernel.addresses().converge(&want, &mark()).unwrap();
+    assert!(kernel.addresses().converge(&want, &mark()).unwrap().is_empty());
+    kernel.addresses().converge(&[], &mark()).unwrap();
+    assert_eq!(run(kernel, "ip -4 -o addr show here"), "");
+}
+
+#[test]
 fn what_cannot_be_changed_in_place_is_made_again() {
     let pair = pair();
     let kernel = &pair.here;

@@ -11,6 +11,8 @@ use crate::mark::Mark;
 use crate::objects::{Changes, Object, Objects};
 use crate::wire::{self, Attributes, Batch, Message, Writer, flag};
 
+mod promote;
+
 pub(crate) const NEW: u16 = 20;
 pub(crate) const DEL: u16 = 21;
 const GET: u16 = 22;
@@ -267,20 +269,23 @@ impl Objects for Addresses<'_> {
     }
 
     fn apply(&self, changes: &Changes<Address>) -> Result<()> {
+        for address in changes.replace.iter().map(|(_, new)| new).chain(&changes.add) {
+            address.check()?;
+        }
+        let promoted = promote::before_removing(self.0, &changes.remove)?;
         let mut batch = Batch::default();
         for address in &changes.remove {
             batch.push(DEL, flag::ACK, Attempt::Removing, address.describe(), |w| address.write(w));
         }
         for (_, address) in &changes.replace {
-            address.check()?;
             let flags = flag::ACK | flag::CREATE | flag::REPLACE;
             batch.push(NEW, flags, Attempt::Replacing, address.describe(), |w| address.write(w));
         }
         for address in &changes.add {
-            address.check()?;
             let flags = flag::ACK | flag::CREATE | flag::EXCLUSIVE;
             batch.push(NEW, flags, Attempt::Adding, address.describe(), |w| address.write(w));
         }
-        self.0.route_socket().run(batch)
+        let done = self.0.route_socket().run(batch);
+        promoted.put_back(self.0).and(done)
     }
 }
