@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::decode::written;
 use crate::field::FieldError;
 use crate::schema::SchemaRef;
 
@@ -71,7 +72,8 @@ pub enum NameRule {
 /// Everything here is a pure function of its arguments; what needs the rest of the store (address
 /// allocation, eviction, garbage collection) lives in the registry.
 pub trait Behaviour: Send + Sync {
-    /// Fills in what the user may leave out. Runs on every decoded object before anything reads it.
+    /// Fills in what the user may leave out. Runs on every object after it was decoded (or made to look so by
+    /// [`crate::decode::normalise`]), before anything reads it.
     fn default(&self, _object: &mut Value) {}
 
     /// The same for what a server-side apply made, whose nulls were asked for and are validated as they are.
@@ -264,6 +266,20 @@ impl Resource {
             self.behaviour.thaw(&mut object);
         }
         object
+    }
+
+    /// Brings an object that is about to be stored into the form it will be read in.
+    ///
+    /// Built-in kinds go through their Go struct and, but for definitions, through protobuf, which knows no empty lists.
+    pub fn settle(&self, object: &mut Value) {
+        if self.custom {
+            return;
+        }
+        if self.group == "apiextensions.k8s.io" {
+            written::complete(object, &self.schema);
+        } else {
+            written::stored(object, &self.schema);
+        }
     }
 
     /// Where a real server keeps the objects: some of its refusals say so.

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use netferry_apiserver::builtin::{self, Allocated, Ranges};
+use netferry_apiserver::decode::{self, Expect};
 use netferry_apiserver::resource::{Resource, Subresource, Through};
 use netferry_apiserver::status::ApiError;
 use serde_json::{Value, json};
@@ -34,9 +35,15 @@ fn ranges() -> Ranges {
     }
 }
 
-/// What the server does with a new object between decoding and storing it.
-fn create(resource: &Resource, mut object: Value) -> Result<Value, ApiError> {
+/// The object as a request that carries it is decoded.
+fn decoded(resource: &Resource, object: &Value) -> Value {
+    decode::normalise(object, &Expect::of(resource)).expect("the recorded objects fit their types").0
+}
+
+/// What the server does with a new object to store it.
+fn create(resource: &Resource, object: &Value) -> Result<Value, ApiError> {
     let kind = &resource.behaviour;
+    let mut object = decoded(resource, object);
     kind.default(&mut object);
     if resource.kind == "Pod" {
         let account = json!({"metadata": {"name": "default"}});
@@ -48,6 +55,7 @@ fn create(resource: &Resource, mut object: Value) -> Result<Value, ApiError> {
     }
     kind.prepare_create(&mut object);
     refuse(resource, &object, kind.validate(&object))?;
+    resource.settle(&mut object);
     if kind.has_generation() {
         object["metadata"]["generation"] = json!(1);
     }
@@ -55,8 +63,9 @@ fn create(resource: &Resource, mut object: Value) -> Result<Value, ApiError> {
 }
 
 /// The same for a replacement.
-fn update(resource: &Resource, through: Through, mut object: Value, old: &Value) -> Result<Value, ApiError> {
+fn update(resource: &Resource, through: Through, object: &Value, old: &Value) -> Result<Value, ApiError> {
     let kind = &resource.behaviour;
+    let mut object = decoded(resource, object);
     kind.default(&mut object);
     if resource.kind == "Service" && through == Through::Main {
         let used = Allocated::of([old]);
@@ -64,6 +73,7 @@ fn update(resource: &Resource, through: Through, mut object: Value, old: &Value)
     }
     kind.prepare_update(through, &mut object, old);
     refuse(resource, &object, kind.validate_update(through, &object, old))?;
+    resource.settle(&mut object);
     if kind.has_generation() {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         let changed = kind.spec_changed(through, &object, old);
@@ -194,7 +204,7 @@ fn a_new_object_is_stored_or_refused_as_the_real_server_does() {
     assert!(recorded.len() >= 60, "the recording is complete");
     let differences = recorded.iter().filter_map(|entry| {
         let resource = &resources[entry["resource"].as_str().unwrap()];
-        difference(entry, create(resource, entry["input"].clone()))
+        difference(entry, create(resource, &entry["input"]))
     });
     assert_none(differences.collect());
 }
@@ -206,7 +216,7 @@ fn a_replacement_is_stored_or_refused_as_the_real_server_does() {
     assert!(recorded.len() >= 60, "the recording is complete");
     let differences = recorded.iter().filter_map(|entry| {
         let resource = &resources[entry["resource"].as_str().unwrap()];
-        let answer = update(resource, through(&entry["through"]), entry["input"].clone(), &entry["old"]);
+        let answer = update(resource, through(&entry["through"]), &entry["input"], &entry["old"]);
         difference(entry, answer)
     });
     assert_none(differences.collect());
@@ -241,8 +251,10 @@ fn reading_a_stored_object_and_writing_it_back_changes_nothing() {
         (entry, object)
     });
     let differences = stored.chain(shown).filter_map(|(entry, object)| {
-        let mut again = object.clone();
-        resources[entry["resource"].as_str().unwrap()].behaviour.default(&mut again);
+        let resource = &resources[entry["resource"].as_str().unwrap()];
+        let mut again = decoded(resource, &object);
+        resource.behaviour.default(&mut again);
+        resource.settle(&mut again);
         first_difference("", &again, &object).map(|difference| format!("{}: {difference}", entry["fact"]))
     });
     assert_none(differences.collect());
@@ -322,8 +334,11 @@ fn an_object_in_protobuf_is_the_same_object() {
     assert!(recorded.len() >= 20, "the recording is complete");
     let differences = recorded.iter().filter_map(|entry| {
         let body = STANDARD.decode(entry["body"].as_str().unwrap()).unwrap();
-        let mut read = builtin::protobuf_to_json(&body).expect("a real server's bytes are well-formed");
-        resources[entry["resource"].as_str().unwrap()].behaviour.default(&mut read);
+        let read = builtin::protobuf_to_json(&body).expect("a real server's bytes are well-formed");
+        let resource = &resources[entry["resource"].as_str().unwrap()];
+        let mut read = decoded(resource, &read);
+        resource.behaviour.default(&mut read);
+        resource.settle(&mut read);
         let theirs = &entry["object"];
         first_difference("", &read, theirs).map(|difference| format!("{}: {difference}", entry["fact"]))
     });

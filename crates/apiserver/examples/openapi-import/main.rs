@@ -9,10 +9,10 @@
 //!
 //! What is left of a document: the paths of the resources listed in [`SERVED`] and the types they reach,
 //! without prose, with one media type per body, one path or type per line. The result is deterministic,
-//! so that moving to another Kubernetes release is a diff somebody can read. `presence.json` beside them says
-//! which empty fields a typed server prints, `protobuf.json` how typed clients number them.
+//! so that moving to another Kubernetes release is a diff somebody can read. `go.json` beside them says
+//! which Go types the fields have and which are written when empty, `protobuf.json` how typed clients number them.
 
-mod presence;
+mod go;
 mod protobuf;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +62,8 @@ const SERVED: &[(&str, &[&str])] = &[
             "replicasets/status",
         ],
     ),
+    ("apis/authentication.k8s.io/v1", &["selfsubjectreviews"]),
+    ("apis/authorization.k8s.io/v1", &["selfsubjectaccessreviews"]),
     ("apis/coordination.k8s.io/v1", &["leases"]),
     ("apis/discovery.k8s.io/v1", &["endpointslices"]),
     ("apis/events.k8s.io/v1", &["events"]),
@@ -91,10 +93,10 @@ fn main() -> anyhow::Result<()> {
             reduced["components"]["schemas"].as_object().context("a reduced document has schemas")?;
         types.extend(schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
     }
-    let presence = presence::presence(&modules, &types)?;
+    let fields = go::fields(&modules, &types)?;
     let numbers = protobuf::numbers(&modules, &types)?;
     std::fs::write(Path::new(TARGET).join("protobuf.json"), format!("{{\n{}\n}}\n", lines(&numbers)))?;
-    std::fs::write(Path::new(TARGET).join("presence.json"), format!("{{\n{}\n}}\n", lines(&presence)))?;
+    std::fs::write(Path::new(TARGET).join("go.json"), format!("{{\n{}\n}}\n", lines(&fields)))?;
     Ok(())
 }
 

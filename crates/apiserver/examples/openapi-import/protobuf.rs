@@ -10,34 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use super::presence::find_module;
-
-/// Module, package directory, OpenAPI prefix.
-const PACKAGES: &[(&str, &str, &str)] = &[
-    ("api@", "apps/v1", "io.k8s.api.apps.v1"),
-    ("api@", "authentication/v1", "io.k8s.api.authentication.v1"),
-    ("api@", "authorization/v1", "io.k8s.api.authorization.v1"),
-    ("api@", "autoscaling/v1", "io.k8s.api.autoscaling.v1"),
-    ("api@", "coordination/v1", "io.k8s.api.coordination.v1"),
-    ("api@", "core/v1", "io.k8s.api.core.v1"),
-    ("api@", "discovery/v1", "io.k8s.api.discovery.v1"),
-    ("api@", "events/v1", "io.k8s.api.events.v1"),
-    ("api@", "networking/v1", "io.k8s.api.networking.v1"),
-    ("api@", "policy/v1", "io.k8s.api.policy.v1"),
-    ("api@", "rbac/v1", "io.k8s.api.rbac.v1"),
-    ("apimachinery@", "pkg/apis/meta/v1", "io.k8s.apimachinery.pkg.apis.meta.v1"),
-];
-
-/// What clients write besides the served kinds.
-const ALSO: &[&str] = &[
-    "io.k8s.api.authentication.v1.SelfSubjectReview",
-    "io.k8s.api.authentication.v1.TokenRequest",
-    "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
-    "io.k8s.api.autoscaling.v1.Scale",
-    "io.k8s.api.core.v1.Binding",
-    "io.k8s.api.policy.v1.Eviction",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
-];
+use super::go::{PACKAGES, find_module};
 
 /// Types the decoder knows by itself.
 const SPECIAL: &[&str] = &["Time", "MicroTime", "Quantity", "IntOrString", "RawExtension", "FieldsV1"];
@@ -45,12 +18,15 @@ const SPECIAL: &[&str] = &["Time", "MicroTime", "Quantity", "IntOrString", "RawE
 /// The table for the types in `wanted` and everything they reach.
 pub(crate) fn numbers(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyhow::Result<Value> {
     let mut messages = BTreeMap::new();
-    for (module, package, prefix) in PACKAGES {
+    // Clients write definitions of custom resources in JSON.
+    for (module, package, prefix) in
+        PACKAGES.iter().filter(|(module, ..)| *module != "apiextensions-apiserver@")
+    {
         let path = find_module(modules, module)?.join(package).join("generated.proto");
         let source = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         read_messages(&source, prefix, &mut messages);
     }
-    let mut open: Vec<String> = wanted.keys().cloned().chain(ALSO.iter().map(|n| (*n).to_owned())).collect();
+    let mut open: Vec<String> = wanted.keys().cloned().collect();
     let mut seen = BTreeSet::new();
     let mut out = Map::new();
     while let Some(name) = open.pop() {

@@ -6,21 +6,15 @@ use serde_json::{Value, json};
 use super::access::{keep, number};
 use super::scaling::{int_or_percent, not_over_100_percent};
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use super::validate;
 use crate::field::{FieldError, Path, Problem};
 use crate::resource::{Behaviour, Column, NameRule, Through};
 
-pub(super) struct Budgets(pub(super) Typed);
+pub(super) struct Budgets;
 
 impl Behaviour for Budgets {
-    fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
-    }
-
     fn prepare_create(&self, object: &mut Value) {
         object["status"] = json!({});
-        self.0.normalise(object);
     }
 
     fn prepare_update(&self, through: Through, object: &mut Value, old: &Value) {

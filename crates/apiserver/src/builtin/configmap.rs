@@ -6,17 +6,12 @@ use serde_json::{Value, json};
 use super::access::entries;
 use super::keyed;
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, Through};
 
-pub(super) struct ConfigMaps(pub(super) Typed);
+pub(super) struct ConfigMaps;
 
 impl Behaviour for ConfigMaps {
-    fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
-    }
-
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = keyed::keys(object, "data");
         for (key, _) in entries(object, "/data") {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::access::{fill, items, items_mut, remove, text};
 use super::table::{self, AGE, NAME, columns, first_three};
-use super::typed::Typed;
 use super::validate;
 use crate::field::{FieldError, Path, Problem};
 use crate::resource::{Behaviour, Column, Through};
@@ -16,11 +15,10 @@ const MAX_ENDPOINTS: usize = 1000;
 const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
 
-pub(super) struct EndpointSlices(pub(super) Typed);
+pub(super) struct EndpointSlices;
 
 impl Behaviour for EndpointSlices {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         for port in items_mut(object, "/ports") {
             fill(port, "name", "");
             fill(port, "protocol", "TCP");
@@ -29,12 +27,10 @@ impl Behaviour for EndpointSlices {
 
     fn prepare_create(&self, object: &mut Value) {
         drop_topology(object);
-        self.0.store(object);
     }
 
     fn prepare_update(&self, _through: Through, object: &mut Value, _old: &Value) {
         drop_topology(object);
-        self.0.store(object);
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

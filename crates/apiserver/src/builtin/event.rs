@@ -1,15 +1,18 @@
 //! Events: one store, seen as `v1` and as `events.k8s.io/v1`.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::access::{number, present, text};
 use super::duration::since;
 use super::table::{columns, or};
-use super::typed::Typed;
 use super::validate;
+use crate::decode::written;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, NameRule, Through};
+use crate::schema::{Schema, SchemaRef};
 
 /// The fields that are called differently: in `v1`, in `events.k8s.io/v1`.
 const RENAMED: [(&str, &str); 7] = [
@@ -22,8 +25,9 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-const CORE: Typed = Typed::new("io.k8s.api.core.v1.Event");
-const EVENTS: Typed = Typed::new("io.k8s.api.events.v1.Event");
+static CORE: LazyLock<SchemaRef> = LazyLock::new(|| super::schema("", "io.k8s.api.core.v1.Event"));
+static EVENTS: LazyLock<SchemaRef> =
+    LazyLock::new(|| super::schema("events.k8s.io", "io.k8s.api.events.v1.Event"));
 
 /// The API a client sees the events through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,18 +38,18 @@ pub(super) enum Api {
 
 /// Turns an `events.k8s.io/v1` Event into the `v1` one that is stored.
 pub fn event_to_core(event: &Value) -> Value {
-    convert(event, "v1", CORE, |(core, events)| (events, core))
+    convert(event, "v1", &CORE, |(core, events)| (events, core))
 }
 
 /// Turns a stored `v1` Event into an `events.k8s.io/v1` one.
 pub fn event_from_core(event: &Value) -> Value {
-    convert(event, "events.k8s.io/v1", EVENTS, |names| names)
+    convert(event, "events.k8s.io/v1", &EVENTS, |names| names)
 }
 
 fn convert(
     event: &Value,
     api_version: &str,
-    into: Typed,
+    into: &Schema,
     direction: fn((&'static str, &'static str)) -> (&'static str, &'static str),
 ) -> Value {
     let mut converted = Map::new();
@@ -55,7 +59,7 @@ fn convert(
     }
     converted.insert("apiVersion".to_owned(), json!(api_version));
     let mut converted = Value::Object(converted);
-    into.normalise(&mut converted);
+    written::complete(&mut converted, into);
     converted
 }
 
@@ -73,13 +77,6 @@ impl Events {
 }
 
 impl Behaviour for Events {
-    fn default(&self, object: &mut Value) {
-        match self.seen {
-            Api::Core => CORE.normalise(object),
-            Api::Events => EVENTS.normalise(object),
-        }
-    }
-
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let event = self.as_core(object);
         let mut errors = lenient_errors(&event, self.seen);

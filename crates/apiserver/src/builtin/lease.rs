@@ -5,17 +5,12 @@ use serde_json::{Value, json};
 
 use super::access::text;
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, Through};
 
-pub(super) struct Leases(pub(super) Typed);
+pub(super) struct Leases;
 
 impl Behaviour for Leases {
-    fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
-    }
-
     fn prepare_create(&self, object: &mut Value) {
         drop_coordinated(object);
     }

@@ -40,13 +40,10 @@ mod secret;
 mod service;
 mod serviceaccount;
 mod table;
-mod typed;
 mod validate;
 mod workload;
 
-use std::sync::Arc;
-
-use serde_json::Value;
+use std::sync::{Arc, LazyLock};
 
 pub use definition::{definition_cells, definition_columns};
 pub use event::{event_from_core, event_to_core};
@@ -56,8 +53,7 @@ pub use protobuf::{ProtobufError, protobuf_to_json};
 pub use service::{Allocated, Ranges, allocate_service};
 
 use crate::resource::{Behaviour, Resource, Subresource};
-use crate::schema::{Loader, SchemaRef};
-use typed::Typed;
+use crate::schema::{Loader, Schema, SchemaRef};
 
 /// One line of the table of kinds.
 struct Kind {
@@ -68,26 +64,25 @@ struct Kind {
     category: Option<&'static str>,
     namespaced: bool,
     sub: &'static [Subresource],
-    typed: Typed,
+    type_name: &'static str,
     behaviour: Arc<dyn Behaviour>,
 }
 
 /// Every built-in resource but CustomResourceDefinition, whose behaviour is `crd`'s: see [`definition_schema`].
 pub fn resources() -> Vec<Resource> {
-    let mut schemas = Schemas::default();
-    kinds().into_iter().map(|kind| kind.into_resource(&mut schemas)).collect()
+    kinds().into_iter().map(Kind::into_resource).collect()
 }
 
 /// The schema of CustomResourceDefinition.
 pub fn definition_schema() -> SchemaRef {
-    Schemas::default().get(
+    schema(
         "apiextensions.k8s.io",
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
     )
 }
 
 impl Kind {
-    fn into_resource(self, schemas: &mut Schemas) -> Resource {
+    fn into_resource(self) -> Resource {
         let owned = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         Resource {
             group: self.group.to_owned(),
@@ -100,7 +95,7 @@ impl Kind {
             categories: self.category.into_iter().map(str::to_owned).collect(),
             namespaced: self.namespaced,
             subresources: self.sub.to_vec(),
-            schema: schemas.get(self.group, self.typed.name()),
+            schema: schema(self.group, self.type_name),
             behaviour: self.behaviour,
             storage_version: "v1".to_owned(),
             custom: false,
@@ -131,17 +126,25 @@ impl Kind {
     }
 }
 
-/// A namespaced kind whose behaviour `make` gives.
+/// A namespaced kind.
 fn kind<B: Behaviour + 'static>(
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
-    name: &'static str,
-    make: impl FnOnce(Typed) -> B,
+    type_name: &'static str,
+    behaviour: B,
 ) -> Kind {
-    let typed = Typed::new(name);
-    let behaviour = Arc::new(make(typed));
-    Kind { group, kind, plural, short: &[], category: None, namespaced: true, sub: &[], typed, behaviour }
+    Kind {
+        group,
+        kind,
+        plural,
+        short: &[],
+        category: None,
+        namespaced: true,
+        sub: &[],
+        type_name,
+        behaviour: Arc::new(behaviour),
+    }
 }
 
 macro_rules! typed {
@@ -152,11 +155,10 @@ macro_rules! typed {
 
 fn kinds() -> Vec<Kind> {
     use Subresource::{Binding, EphemeralContainers, Eviction, Finalize, Resize, Scale, Status, Token};
-    let workload = |kind| move |typed| workload::Workloads { typed, kind };
     vec![
         kind("", "ConfigMap", "configmaps", typed!("core", "ConfigMap"), configmap::ConfigMaps)
             .short(&["cm"]),
-        kind("", "Event", "events", typed!("core", "Event"), |_| event::Events { seen: event::Api::Core })
+        kind("", "Event", "events", typed!("core", "Event"), event::Events { seen: event::Api::Core })
             .short(&["ev"]),
         kind("", "Namespace", "namespaces", typed!("core", "Namespace"), namespace::Namespaces)
             .short(&["ns"])
@@ -192,7 +194,7 @@ fn kinds() -> Vec<Kind> {
             "DaemonSet",
             "daemonsets",
             typed!("apps", "DaemonSet"),
-            workload(workload::Kind::DaemonSet),
+            workload::Workloads(workload::Kind::DaemonSet),
         )
         .short(&["ds"])
         .in_all()
@@ -202,7 +204,7 @@ fn kinds() -> Vec<Kind> {
             "Deployment",
             "deployments",
             typed!("apps", "Deployment"),
-            workload(workload::Kind::Deployment),
+            workload::Workloads(workload::Kind::Deployment),
         )
         .short(&["deploy"])
         .in_all()
@@ -212,7 +214,7 @@ fn kinds() -> Vec<Kind> {
             "ReplicaSet",
             "replicasets",
             typed!("apps", "ReplicaSet"),
-            workload(workload::Kind::ReplicaSet),
+            workload::Workloads(workload::Kind::ReplicaSet),
         )
         .short(&["rs"])
         .in_all()
@@ -225,9 +227,13 @@ fn kinds() -> Vec<Kind> {
             typed!("discovery", "EndpointSlice"),
             endpointslice::EndpointSlices,
         ),
-        kind("events.k8s.io", "Event", "events", typed!("events", "Event"), |_| event::Events {
-            seen: event::Api::Events,
-        })
+        kind(
+            "events.k8s.io",
+            "Event",
+            "events",
+            typed!("events", "Event"),
+            event::Events { seen: event::Api::Events },
+        )
         .short(&["ev"]),
         kind(
             "networking.k8s.io",
@@ -256,28 +262,29 @@ fn kinds() -> Vec<Kind> {
 fn access_kind(name: &'static str, plural: &'static str, type_name: &'static str, cluster: bool) -> Kind {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let made = if name.ends_with("Binding") {
-        kind(GROUP, name, plural, type_name, |typed| rbac::Bindings { typed, cluster })
+        kind(GROUP, name, plural, type_name, rbac::Bindings { cluster })
     } else {
-        kind(GROUP, name, plural, type_name, |typed| rbac::Roles { typed, cluster })
+        kind(GROUP, name, plural, type_name, rbac::Roles { cluster })
     };
     if cluster { made.cluster_wide() } else { made }
 }
 
-/// The types of the OpenAPI documents, each document read once.
-#[derive(Default)]
-struct Schemas {
-    read: std::collections::BTreeMap<String, Value>,
+/// A built-in type by the group whose document describes it and its name there: `io.k8s.api.core.v1.Pod`.
+pub(crate) fn schema(group: &str, name: &str) -> SchemaRef {
+    let components = openapi::components(group).expect("every served group has its document");
+    Loader::new(components).load(name).expect("the OpenAPI documents hold every type they refer to")
 }
 
-impl Schemas {
-    fn get(&mut self, group: &str, name: &str) -> SchemaRef {
-        let place = if group.is_empty() { "api/v1".to_owned() } else { format!("apis/{group}/v1") };
-        let document = self.read.entry(place).or_insert_with_key(|place| {
-            let text = openapi::text(place).expect("every served group has its document");
-            serde_json::from_str(text).expect("the OpenAPI documents are written by openapi-import")
-        });
-        Loader::new(&document["components"]["schemas"])
-            .load(name)
-            .expect("the OpenAPI documents hold every type they refer to")
-    }
+/// The type of every object's `metadata`.
+pub(crate) fn object_meta() -> &'static Schema {
+    static META: LazyLock<SchemaRef> =
+        LazyLock::new(|| schema("", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
+    &META
+}
+
+/// The type of the body of a delete.
+pub(crate) fn delete_options() -> &'static Schema {
+    static OPTIONS: LazyLock<SchemaRef> =
+        LazyLock::new(|| schema("", "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"));
+    &OPTIONS
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::access::{fill_map, keep, object_at, present, text};
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, NameRule, Subresource, Through};
 
@@ -14,11 +13,10 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The finalizer the namespace controller removes when nothing is left inside.
 const FINALIZER: &str = "kubernetes";
 
-pub(super) struct Namespaces(pub(super) Typed);
+pub(super) struct Namespaces;
 
 impl Behaviour for Namespaces {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         label_with_name(object);
         fill_map(object_at(object, "status"), "phase", "Active");
     }

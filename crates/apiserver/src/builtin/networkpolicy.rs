@@ -5,16 +5,14 @@ use serde_json::{Value, json};
 
 use super::access::{items, items_mut, present, text};
 use super::table::{self, AGE, NAME, columns, selector_or_none};
-use super::typed::Typed;
 use super::validate;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column};
 
-pub(super) struct NetworkPolicies(pub(super) Typed);
+pub(super) struct NetworkPolicies;
 
 impl Behaviour for NetworkPolicies {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         for rules in ["/spec/ingress", "/spec/egress"] {
             for rule in items_mut(object, rules) {
                 for port in items_mut(rule, "/ports") {

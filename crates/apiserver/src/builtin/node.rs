@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::access::{entries, fill_map, flag, items, keep, object_at, present, remove, text};
 use super::resources;
 use super::table::{self, AGE, NAME, columns, or};
-use super::typed::Typed;
 use super::validate;
 use crate::field::{FieldError, Path, Problem};
 use crate::resource::{Behaviour, Column, Subresource, Through};
@@ -16,11 +15,10 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const ROLE_LABEL: &str = "kubernetes.io/role";
 
-pub(super) struct Nodes(pub(super) Typed);
+pub(super) struct Nodes;
 
 impl Behaviour for Nodes {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         share_pod_cidrs(object);
         let status = object_at(object, "status");
         if let Some(capacity) = status.get("capacity").cloned() {

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::access::{items, items_mut, object_at, text};
 use super::table::{self, AGE, CREATED_AT, NAME, columns};
-use super::typed::Typed;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, NameRule, Through};
 
@@ -13,23 +12,10 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Roles and ClusterRoles.
 pub(super) struct Roles {
-    pub(super) typed: Typed,
     pub(super) cluster: bool,
 }
 
 impl Behaviour for Roles {
-    fn default(&self, object: &mut Value) {
-        self.typed.normalise(object);
-    }
-
-    fn prepare_create(&self, object: &mut Value) {
-        self.typed.store(object);
-    }
-
-    fn prepare_update(&self, _through: Through, object: &mut Value, _old: &Value) {
-        self.typed.store(object);
-    }
-
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for (at, rule) in items(object, "/rules").iter().enumerate() {
@@ -95,13 +81,11 @@ impl Behaviour for Roles {
 
 /// RoleBindings and ClusterRoleBindings.
 pub(super) struct Bindings {
-    pub(super) typed: Typed,
     pub(super) cluster: bool,
 }
 
 impl Behaviour for Bindings {
     fn default(&self, object: &mut Value) {
-        self.typed.normalise(object);
         let role = object_at(object, "roleRef");
         if role.get("apiGroup").and_then(Value::as_str).unwrap_or_default().is_empty() {
             role.insert("apiGroup".to_owned(), json!(GROUP));

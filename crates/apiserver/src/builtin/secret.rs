@@ -8,15 +8,13 @@ use serde_json::{Value, json};
 use super::access::{entries, object_at, remove, text};
 use super::keyed;
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use crate::field::{FieldError, Path};
 use crate::resource::{Behaviour, Column, Through};
 
-pub(super) struct Secrets(pub(super) Typed);
+pub(super) struct Secrets;
 
 impl Behaviour for Secrets {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         // `stringData` is a way of writing: it is never stored.
         if let Some(Value::Object(plain)) = object.get("stringData").cloned() {
             remove(object, "stringData");

@@ -5,16 +5,11 @@ use serde_json::{Value, json};
 
 use super::access::{items, items_mut, text};
 use super::table::{self, AGE, NAME, columns};
-use super::typed::Typed;
 use crate::resource::{Behaviour, Column, Through};
 
-pub(super) struct ServiceAccounts(pub(super) Typed);
+pub(super) struct ServiceAccounts;
 
 impl Behaviour for ServiceAccounts {
-    fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
-    }
-
     fn prepare_create(&self, object: &mut Value) {
         only_names(object);
     }

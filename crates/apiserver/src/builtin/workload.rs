@@ -7,7 +7,6 @@ use super::access::{entries, fill_map, items, keep, number, object_at, present, 
 use super::pod::{spec as podspec, validate as podvalidate};
 use super::scaling::{int_or_percent, is_zero, not_over_100_percent};
 use super::table::{self, AGE, Heading, NAME, columns};
-use super::typed::Typed;
 use super::validate;
 use crate::field::{FieldError, Path, Problem};
 use crate::resource::{Behaviour, Column, Subresource, Through};
@@ -20,16 +19,12 @@ pub(super) enum Kind {
     DaemonSet,
 }
 
-pub(super) struct Workloads {
-    pub(super) typed: Typed,
-    pub(super) kind: Kind,
-}
+pub(super) struct Workloads(pub(super) Kind);
 
 impl Behaviour for Workloads {
     fn default(&self, object: &mut Value) {
-        self.typed.normalise(object);
         let spec = object_at(object, "spec");
-        match self.kind {
+        match self.0 {
             Kind::Deployment => {
                 fill_map(spec, "replicas", 1);
                 roll(spec, "strategy", &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
@@ -49,8 +44,7 @@ impl Behaviour for Workloads {
 
     fn prepare_create(&self, object: &mut Value) {
         object["status"] = json!({});
-        self.typed.normalise(object);
-        if self.kind == Kind::DaemonSet {
+        if self.0 == Kind::DaemonSet {
             stamp_template(object, template_generation(object).max(1));
         }
     }
@@ -59,14 +53,14 @@ impl Behaviour for Workloads {
         match through {
             Through::Sub(Subresource::Status) => {
                 keep(object, old, "spec");
-                if self.kind == Kind::Deployment {
+                if self.0 == Kind::Deployment {
                     let was = &old["metadata"];
                     keep(&mut object["metadata"], was, "labels");
                 }
             }
             Through::Main | Through::Sub(_) => {
                 keep(object, old, "status");
-                if self.kind == Kind::DaemonSet {
+                if self.0 == Kind::DaemonSet {
                     let changed = object.pointer("/spec/template") != old.pointer("/spec/template");
                     stamp_template(object, template_generation(old) + i64::from(changed));
                 }
@@ -75,7 +69,7 @@ impl Behaviour for Workloads {
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
-        match self.kind {
+        match self.0 {
             Kind::Deployment => deployment_errors(object),
             Kind::ReplicaSet => replica_set_errors(object),
             Kind::DaemonSet => daemon_set_errors(object),
@@ -88,7 +82,7 @@ impl Behaviour for Workloads {
         }
         let selector = validate::immutable(object, old, "/spec/selector", Path::new("spec.selector"));
         let mut errors = Vec::new();
-        if self.kind == Kind::DaemonSet {
+        if self.0 == Kind::DaemonSet {
             errors.extend(selector);
             errors.extend(self.validate(object));
         } else {
@@ -100,7 +94,7 @@ impl Behaviour for Workloads {
 
     fn warnings(&self, object: &Value) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.kind != Kind::DaemonSet {
+        if self.0 != Kind::DaemonSet {
             let complaints = validate::label_1123_complaints(text(object, "/metadata/name"));
             if !complaints.is_empty() {
                 warnings.push(format!(
@@ -119,7 +113,7 @@ impl Behaviour for Workloads {
     fn spec_changed(&self, through: Through, object: &Value, old: &Value) -> bool {
         let differs = |pointer: &str| object.pointer(pointer) != old.pointer(pointer);
         through != Through::Sub(Subresource::Status)
-            && (differs("/spec") || self.kind == Kind::Deployment && differs("/metadata/annotations"))
+            && (differs("/spec") || self.0 == Kind::Deployment && differs("/metadata/annotations"))
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -128,7 +122,7 @@ impl Behaviour for Workloads {
             ("Images", "string", 1, "The images of the template's containers."),
             ("Selector", "string", 1, "The pods that belong to it."),
         ];
-        let own: &[Heading] = match self.kind {
+        let own: &[Heading] = match self.0 {
             Kind::Deployment => &[
                 NAME,
                 ("Ready", "string", 0, "How many pods are ready, of how many."),
@@ -161,7 +155,7 @@ impl Behaviour for Workloads {
         let status = |field: &str| json!(number(object, &format!("/status/{field}")));
         let age = table::age(object, now);
         let mut cells = vec![table::name(object)];
-        match self.kind {
+        match self.0 {
             Kind::Deployment => cells.extend([
                 json!(format!("{}/{}", status("readyReplicas"), number(object, "/spec/replicas"))),
                 status("updatedReplicas"),
@@ -186,7 +180,7 @@ impl Behaviour for Workloads {
         }
         let (names, images) = table::containers(&object["spec"]["template"]["spec"]);
         let selector = object.pointer("/spec/selector").filter(|s| !s.is_null());
-        let selector = if self.kind == Kind::Deployment {
+        let selector = if self.0 == Kind::Deployment {
             table::selector(selector)
         } else {
             table::selector_or_none(selector)
@@ -206,7 +200,7 @@ impl Behaviour for Workloads {
     }
 
     fn reset_fields(&self, through: Through) -> Vec<Vec<&'static str>> {
-        match (through, self.kind) {
+        match (through, self.0) {
             (Through::Main, _) => vec![vec!["status"]],
             (Through::Sub(_), Kind::Deployment) => vec![vec!["spec"], vec!["metadata", "labels"]],
             (Through::Sub(_), Kind::ReplicaSet | Kind::DaemonSet) => vec![vec!["spec"]],
@@ -228,7 +222,7 @@ impl Workloads {
             }
         };
         let total = "cannot be greater than status.replicas";
-        match self.kind {
+        match self.0 {
             Kind::Deployment => {
                 above("updatedReplicas", "replicas", total);
                 above("readyReplicas", "replicas", total);

@@ -5,11 +5,11 @@
 
 pub(crate) mod doc;
 mod format;
-pub(crate) mod go_types;
+pub(crate) mod go;
 pub(crate) mod json;
 mod kinds;
-mod metadata;
-pub(crate) mod typed;
+mod typed;
+pub(crate) mod written;
 pub(crate) mod yaml;
 
 #[cfg(test)]
@@ -18,6 +18,7 @@ pub(crate) mod tests;
 use serde_json::Value;
 
 use self::doc::Doc;
+use crate::builtin;
 use crate::field::{FieldError, Path};
 pub use crate::query::FieldValidation;
 use crate::resource::Resource;
@@ -202,7 +203,7 @@ pub(crate) fn delete_options(content_type: Option<&str>, body: &[u8]) -> Result<
     kinds::Claimed::read(&doc)
         .and_then(|claimed| claimed.check_delete_options())
         .map_err(ApiError::unclassified)?;
-    let typed = typed::decode(&doc, metadata::delete_options(), "");
+    let typed = typed::decode(&doc, builtin::delete_options(), "");
     match typed.error {
         Some(error) => Err(ApiError::unclassified(error)),
         None => Ok(Some(typed.value)),
@@ -293,7 +294,7 @@ fn custom(doc: &Doc, schema: &Schema) -> Result<Found, String> {
     doc.duplicates("", &mut strict);
     let mut value = doc.to_value();
     if let Some(metadata) = doc.get("metadata") {
-        let typed = typed::decode(metadata, metadata::schema(), "metadata");
+        let typed = typed::decode(metadata, builtin::object_meta(), "metadata");
         if let Some(error) = typed.error {
             return Err(error);
         }

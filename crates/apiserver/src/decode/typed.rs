@@ -4,10 +4,12 @@
 //! unknown fields vanish (and are reported), `null` is as good as absent, and a value of the wrong type is refused
 //! with the name of the struct field it was meant for.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::doc::{Doc, join};
-use super::{format, go_types};
+use super::go::Field;
+use super::{format, go, written};
+use crate::builtin::quantity::Quantity;
 use crate::field::quoted;
 use crate::schema::{Additional, Kind, Schema};
 
@@ -60,17 +62,17 @@ impl Walk {
     }
 
     fn value(&mut self, doc: &Doc, schema: &Schema, path: &str, go_type: Option<&str>) -> Value {
-        if go_types::is_quantity(schema) {
+        if go::is_quantity(schema) {
             return self.quantity(doc);
         }
         match doc {
-            Doc::Null => zero(schema),
+            Doc::Null => written::zero(schema),
             Doc::Object(fields) => self.object(doc, fields, schema, path, go_type),
             Doc::Array(items) => self.array(doc, items, schema, path, go_type),
             Doc::String(text) => self.string(doc, text, schema, go_type),
             Doc::Number(text) => self.number(doc, text, schema, go_type),
             Doc::Bool(b) => {
-                if schema.kind == Some(Kind::Boolean) || is_anything(schema) {
+                if schema.kind == Some(Kind::Boolean) || go::is_anything(schema) {
                     return Value::Bool(*b);
                 }
                 self.mismatch(doc, None, schema, go_type);
@@ -87,7 +89,7 @@ impl Walk {
         path: &str,
         go_type: Option<&str>,
     ) -> Value {
-        if !(schema.kind == Some(Kind::Object) || is_anything(schema)) {
+        if !(schema.kind == Some(Kind::Object) || go::is_anything(schema)) {
             self.mismatch(doc, None, schema, go_type);
             return Value::Null;
         }
@@ -95,15 +97,16 @@ impl Walk {
             return self.structure(fields, schema, path);
         }
         match &schema.additional {
-            Additional::Of(values) => self.map(fields, values, path),
+            Additional::Of(values) => self.map(fields, values, path, go_type),
             // Raw JSON in Go: nobody looks inside, so nobody finds duplicates there either.
             Additional::Any | Additional::Refused => doc.to_value(),
         }
     }
 
     fn structure(&mut self, fields: &[(String, Doc)], schema: &Schema, path: &str) -> Value {
-        let name = schema.name.as_deref().map_or("", go_types::short_name);
+        let name = schema.name.as_deref().map_or("", go::short_name);
         let outer = std::mem::replace(&mut self.owner, name.to_owned());
+        let declared = go::fields(schema);
         let mut object = Map::new();
         let mut seen: Vec<&str> = Vec::new();
         for (key, doc) in fields {
@@ -122,41 +125,29 @@ impl Walk {
                 continue;
             }
             self.fields.push(key.clone());
-            let go_type = go_types::of_field(schema.name.as_deref(), key);
+            let go_type = declared.and_then(|fields| fields.get(key.as_str())).map(Field::go_type);
             let value = self.value(doc, property, &here, go_type);
             self.fields.pop();
-            let required = schema.limits.required.contains(key)
-                || go_types::always_written(schema.name.as_deref()).any(|(name, _)| name == key);
-            // An empty list of managers is how a client asks for a fresh start, so it must not look like none.
-            let reset = here == "metadata.managedFields";
-            // An empty list in a field that is always written is there, until storing makes it null: see the kinds.
-            let written =
-                value.is_array() && go_types::always_written(schema.name.as_deref()).any(|(n, _)| n == key);
-            if !reset && !written && is_left_out(&value, property, required, go_type) {
-                object.remove(key);
-            } else {
-                place(&mut object, key, value);
-            }
+            place(&mut object, key, value);
         }
         self.owner = outer;
-        for (name, unset) in go_types::always_written(schema.name.as_deref()) {
-            let Some(property) = schema.properties.get(name) else { continue };
-            if !object.contains_key(name) {
-                let value = if unset.is_object() { empty(property) } else { unset.clone() };
-                object.insert(name.to_owned(), value);
-            }
-        }
+        // An empty list of managers is how a client asks for a fresh start, so it must not look like none.
+        let reset =
+            object.get("managedFields").filter(|list| path == "metadata" && **list == json!([])).cloned();
+        written::settle(&mut object, schema);
+        object.extend(reset.map(|list| ("managedFields".to_owned(), list)));
         Value::Object(object)
     }
 
-    fn map(&mut self, fields: &[(String, Doc)], values: &Schema, path: &str) -> Value {
+    fn map(&mut self, fields: &[(String, Doc)], values: &Schema, path: &str, go_type: Option<&str>) -> Value {
+        let element = go_type.and_then(|name| name.strip_prefix("map[")?.split_once(']')).map(|(_, of)| of);
         let mut object = Map::new();
         for (key, doc) in fields {
             let here = join(path, key);
             if object.contains_key(key) {
                 self.strict.push(format!("duplicate field {}", quoted(&here)));
             }
-            let value = self.value(doc, values, &here, None);
+            let value = self.value(doc, values, &here, element);
             object.insert(key.clone(), value);
         }
         Value::Object(object)
@@ -170,7 +161,7 @@ impl Walk {
         path: &str,
         go_type: Option<&str>,
     ) -> Value {
-        if is_anything(schema) {
+        if go::is_anything(schema) {
             return doc.to_value();
         }
         let (Some(Kind::Array), Some(item)) = (schema.kind, &schema.items) else {
@@ -184,7 +175,7 @@ impl Walk {
     }
 
     fn string(&mut self, doc: &Doc, text: &str, schema: &Schema, go_type: Option<&str>) -> Value {
-        if schema.int_or_string || is_anything(schema) {
+        if schema.int_or_string || go::is_anything(schema) {
             return Value::String(text.to_owned());
         }
         if schema.kind != Some(Kind::String) {
@@ -209,7 +200,7 @@ impl Walk {
     }
 
     fn number(&mut self, doc: &Doc, text: &str, schema: &Schema, go_type: Option<&str>) -> Value {
-        if is_anything(schema) && !schema.int_or_string {
+        if go::is_anything(schema) && !schema.int_or_string {
             return super::doc::number(text);
         }
         let integral = schema.kind == Some(Kind::Integer) || schema.int_or_string;
@@ -237,7 +228,7 @@ impl Walk {
         }
     }
 
-    /// A quantity may be written as a number; it is always a string afterwards.
+    /// A quantity may be written as a number; it is always a string in its canonical form afterwards.
     fn quantity(&mut self, doc: &Doc) -> Value {
         let text = match doc {
             Doc::String(text) | Doc::Number(text) => text.as_str(),
@@ -250,14 +241,13 @@ impl Walk {
         if let Err(refused) = format::quantity(text) {
             self.refuse(refused);
         }
-        Value::String(text.to_owned())
+        Value::String(Quantity::parse(text).map_or_else(|| text.to_owned(), |quantity| quantity.to_string()))
     }
 
     fn mismatch(&mut self, doc: &Doc, number: Option<&str>, schema: &Schema, go_type: Option<&str>) {
-        let wanted = go_type
-            .map_or_else(|| go_types::of_schema(schema), |name| name.trim_start_matches('*').to_owned());
+        let wanted = go::name_of(go_type, schema);
         if self.words == Words::Conversion {
-            return self.refuse(go_types::inconvertible(doc, schema, &wanted));
+            return self.refuse(go::inconvertible(doc, schema, &wanted));
         }
         let found = number.map_or_else(|| doc.go_name().to_owned(), |text| format!("number {text}"));
         let field = self.fields.join(".");
@@ -276,13 +266,8 @@ impl Walk {
     }
 }
 
-/// A struct nobody mentioned, as it is written: its own always-written fields are in it.
-fn empty(schema: &Schema) -> Value {
-    Walk::new(Words::Json).structure(&[], schema, "")
-}
-
 /// The integer a float prints as, where it prints as one.
-pub(crate) fn whole_float(text: &str) -> Option<i64> {
+pub(super) fn whole_float(text: &str) -> Option<i64> {
     let float: f64 = text.parse().ok()?;
     if float.fract() != 0.0 || float.abs() >= 9_007_199_254_740_992.0 {
         return None;
@@ -293,45 +278,6 @@ pub(crate) fn whole_float(text: &str) -> Option<i64> {
 /// `1e3` is an integer to Go's decoder if nothing is lost.
 fn whole(text: &str) -> Option<i64> {
     if text.contains('.') { None } else { whole_float(text) }
-}
-
-/// Whether the schema says nothing of the type, or asks to keep what comes.
-fn is_anything(schema: &Schema) -> bool {
-    schema.kind.is_none() && !schema.int_or_string
-        || (schema.preserve_unknown && schema.properties.is_empty())
-}
-
-/// What `null` means as a list item or a map's value.
-fn zero(schema: &Schema) -> Value {
-    match schema.kind {
-        Some(Kind::String) => Value::String(String::new()),
-        Some(Kind::Integer | Kind::Number) => Value::Number(0.into()),
-        Some(Kind::Boolean) => Value::Bool(false),
-        Some(Kind::Object) if !schema.properties.is_empty() => empty(schema),
-        Some(Kind::Object | Kind::Array) | None => Value::Null,
-    }
-}
-
-/// Go does not write out an optional field that is empty, unless the field is a pointer and so can tell
-/// "empty" from "absent". An object that comes back must look as if it had made that trip.
-fn is_left_out(value: &Value, schema: &Schema, required: bool, go_type: Option<&str>) -> bool {
-    if *value == Value::Null {
-        return true;
-    }
-    let pointer = go_type.is_some_and(|name| name.starts_with('*'));
-    // Any JSON is a value, `false` too: a schema's `default: false` is not the same as no default.
-    if required || pointer || is_anything(schema) {
-        return false;
-    }
-    match value {
-        Value::Array(items) => items.is_empty(),
-        // An empty struct is written; an empty map is not.
-        Value::Object(map) => map.is_empty() && matches!(schema.additional, Additional::Of(_)),
-        Value::String(text) => text.is_empty() && !schema.int_or_string,
-        Value::Bool(b) => !b,
-        Value::Number(n) => n.as_i64() == Some(0) && !schema.int_or_string,
-        Value::Null => true,
-    }
 }
 
 /// What stands twice is decoded twice into the same place, so the second adds to the first: to a struct, to a map, and

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::plain;
-use crate::decode::go_types::short_name;
+use crate::decode::go::short_name;
 use crate::field::quoted;
 use crate::schema::Schema;
 use crate::status::ApiError;

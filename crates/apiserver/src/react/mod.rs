@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::decode::{self, Expect};
 use crate::registry::Cx;
 use crate::registry::update::{Replacement, replace};
 use crate::resource::{Resource, Through};
@@ -122,6 +123,8 @@ fn make(
     if state.store.get(&resource.store_name(), &key).is_some() {
         return Ok(());
     }
+    let (mut object, _) =
+        decode::normalise(&object, &Expect::of(&resource)).map_err(ApiError::unclassified)?;
     resource.behaviour.default(&mut object);
     let mut cx = context(core, state, &resource, &key.namespace);
     cx.manager = manager.to_owned();

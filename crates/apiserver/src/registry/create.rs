@@ -63,6 +63,7 @@ fn finish(cx: &mut Cx<'_>, mut object: Value) -> Result<Value, ApiError> {
         return Err(cx.invalid(&name, &errors));
     }
     cx.warnings.extend(resource.behaviour.warnings(&object));
+    resource.settle(&mut object);
     // Storage refuses this, and a dry run never gets there.
     if !cx.dry_run && !meta(&object, "resourceVersion").is_empty() {
         return Err(ApiError::unclassified("resourceVersion should not be set on objects to be created"));

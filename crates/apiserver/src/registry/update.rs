@@ -77,6 +77,7 @@ pub(crate) fn replace(
         return Err(cx.invalid(name, &errors));
     }
     cx.warnings.extend(resource.behaviour.update_warnings(through, &object, &old));
+    resource.settle(&mut object);
     ssa::keep_times(&old, &mut object);
     if cx.dry_run {
         return Ok((object, false));

@@ -13,15 +13,13 @@ use serde_json::{Value, json};
 pub use admit::{admit_pod, pod_service_account};
 
 use super::access::{fill, flag, items, items_mut, keep, number, object_at, present, remove, text};
-use super::typed::Typed;
 use crate::field::FieldError;
 use crate::resource::{Behaviour, Column, Subresource, Through};
 
-pub(super) struct Pods(pub(super) Typed);
+pub(super) struct Pods;
 
 impl Behaviour for Pods {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         let spec = &mut object["spec"];
         for list in ["/containers", "/initContainers"] {
             for container in items_mut(spec, list) {

@@ -10,18 +10,16 @@ pub use allocate::{Allocated, Ranges, allocate_service};
 
 use super::access::{fill, flag, items, items_mut, keep, number, object_at, present, remove, text};
 use super::table::{self, AGE, NAME, columns, or};
-use super::typed::Typed;
 use crate::field::FieldError;
 use crate::resource::{Behaviour, Column, NameRule, Subresource, Through};
 
 /// How long a client sticks to an endpoint when affinity is asked for without a time.
 const AFFINITY_SECONDS: i64 = 10_800;
 
-pub(super) struct Services(pub(super) Typed);
+pub(super) struct Services;
 
 impl Behaviour for Services {
     fn default(&self, object: &mut Value) {
-        self.0.normalise(object);
         let spec = object_at(object, "spec");
         for (field, value) in [("sessionAffinity", "None"), ("type", "ClusterIP")] {
             if spec.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {

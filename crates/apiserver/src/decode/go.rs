@@ -2,64 +2,72 @@
 //!
 //! A schema calls a pull policy a string; a message about one calls it `v1.PullPolicy`. A schema does not tell
 //! `*int32`, where a nought is kept, from `int32`, where it is dropped, nor which fields are written even when
-//! nobody set them. `go-types.txt` lists exactly these, one struct per paragraph:
-//! `field  Go type or "-"  what is written when unset, or "-"`.
+//! nobody set them. `openapi/go.json`, written by the `openapi-import` example, does: it gives every field as it is
+//! declared, `*int32,omitempty`.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
 use super::doc::Doc;
 use crate::schema::{Additional, Kind, Schema};
 
-const TABLE: &str = include_str!("go-types.txt");
-
-struct Field {
-    go_type: Option<&'static str>,
-    unset: Option<Value>,
+/// A struct's field.
+pub(crate) struct Field {
+    go_type: &'static str,
+    /// When it is left out.
+    pub(super) omitted: Omitted,
 }
 
-fn table() -> &'static HashMap<&'static str, HashMap<&'static str, Field>> {
-    static TABLES: OnceLock<HashMap<&'static str, HashMap<&'static str, Field>>> = OnceLock::new();
-    TABLES.get_or_init(|| {
-        let mut structs: HashMap<&str, HashMap<&str, Field>> = HashMap::new();
-        let mut current = "";
-        for line in TABLE.lines() {
-            let Some(entry) = line.strip_prefix(' ') else {
-                current = line;
-                continue;
-            };
-            let mut words = entry.split(' ');
-            let (Some(name), Some(go_type), Some(unset)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let field = Field {
-                go_type: Some(go_type).filter(|word| *word != "-"),
-                unset: Some(unset).filter(|word| *word != "-").map(|word| {
-                    serde_json::from_str(word).expect("the table holds JSON in its third column")
-                }),
-            };
-            structs.entry(current).or_default().insert(name, field);
-        }
-        structs
+/// What makes a field not worth writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Omitted {
+    Never,
+    /// `omitempty`: zeros and empty texts, lists and maps. A struct is never empty.
+    WhenEmpty,
+    /// `omitzero`: those, and a struct without anything in it.
+    WhenZero,
+}
+
+impl Field {
+    /// Its type, without the star of a pointer.
+    pub(super) fn go_type(&self) -> &'static str {
+        self.go_type.trim_start_matches('*')
+    }
+
+    /// A pointer tells a zero from nothing.
+    pub(super) fn is_pointer(&self) -> bool {
+        self.go_type.starts_with('*')
+    }
+}
+
+type Fields = HashMap<&'static str, Field>;
+
+fn structs() -> &'static HashMap<&'static str, Fields> {
+    static STRUCTS: OnceLock<HashMap<&'static str, Fields>> = OnceLock::new();
+    STRUCTS.get_or_init(|| {
+        let declared: HashMap<&str, HashMap<&str, &str>> =
+            serde_json::from_str(include_str!("../../openapi/go.json"))
+                .expect("go.json is written by openapi-import");
+        let field = |declared: &'static str| {
+            let mut words = declared.split(',');
+            let go_type = words.next().unwrap_or_default();
+            let omitted = words.fold(Omitted::Never, |omitted, word| match word {
+                "omitzero" => Omitted::WhenZero,
+                "omitempty" if omitted == Omitted::Never => Omitted::WhenEmpty,
+                _ => omitted,
+            });
+            Field { go_type, omitted }
+        };
+        declared
+            .into_iter()
+            .map(|(name, fields)| (name, fields.into_iter().map(|(n, text)| (n, field(text))).collect()))
+            .collect()
     })
 }
 
-/// The Go type of a struct's field where the schema does not give it away. A leading `*` is a pointer.
-pub(crate) fn of_field(structure: Option<&str>, field: &str) -> Option<&'static str> {
-    table().get(structure?)?.get(field)?.go_type
-}
-
-/// The fields of a struct that are written even when unset, and what is written then.
-pub(crate) fn always_written(
-    structure: Option<&str>,
-) -> impl Iterator<Item = (&'static str, &'static Value)> {
-    structure
-        .and_then(|name| table().get(name))
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, field)| field.unset.as_ref().map(|unset| (*name, unset)))
+/// The fields of the struct a schema stands for; none for a map, a scalar or a custom resource.
+pub(super) fn fields(schema: &Schema) -> Option<&'static Fields> {
+    structs().get(schema.name.as_deref()?)
 }
 
 /// `PodSpec` of `io.k8s.api.core.v1.PodSpec`.
@@ -68,12 +76,31 @@ pub(crate) fn short_name(component: &str) -> &str {
 }
 
 /// Whether this is a `resource.Quantity`, which takes numbers as well as strings.
-pub(crate) fn is_quantity(schema: &Schema) -> bool {
+pub(super) fn is_quantity(schema: &Schema) -> bool {
     schema.name.as_deref().is_some_and(|name| name.ends_with(".api.resource.Quantity"))
 }
 
-/// The Go type of a schema as an error message prints it.
-pub(crate) fn of_schema(schema: &Schema) -> String {
+/// Whether this is a time. Go keeps it in a struct, JSON in a string.
+pub(super) fn is_time(schema: &Schema) -> bool {
+    schema.kind == Some(Kind::String) && schema.limits.format.as_deref() == Some("date-time")
+}
+
+/// Whether the schema says nothing of the type, or asks to keep what comes.
+pub(super) fn is_anything(schema: &Schema) -> bool {
+    schema.kind.is_none() && !schema.int_or_string && !is_quantity(schema)
+        || (schema.preserve_unknown && schema.properties.is_empty())
+}
+
+/// The type of a value as an error message prints it; `declared` is that of the field it is in, where known.
+pub(super) fn name_of(declared: Option<&str>, schema: &Schema) -> String {
+    match declared {
+        // These read themselves, as the type they are kept in.
+        Some("v1.Time" | "v1.MicroTime" | "intstr.IntOrString") | None => of_schema(schema),
+        Some(name) => name.to_owned(),
+    }
+}
+
+fn of_schema(schema: &Schema) -> String {
     match (schema.kind, &schema.additional) {
         (Some(Kind::Object), _) if schema.name.is_some() => {
             let name = schema.name.as_deref().unwrap_or_default();
@@ -101,7 +128,7 @@ pub(crate) fn of_schema(schema: &Schema) -> String {
 }
 
 /// What the converter between loose and typed objects says of a value it cannot place.
-pub(crate) fn inconvertible(doc: &Doc, schema: &Schema, wanted: &str) -> String {
+pub(super) fn inconvertible(doc: &Doc, schema: &Schema, wanted: &str) -> String {
     let (reflected, found) = match doc {
         Doc::Null => ("invalid", "<nil>"),
         Doc::Bool(_) => ("bool", "bool"),

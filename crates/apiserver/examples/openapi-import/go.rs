@@ -1,7 +1,8 @@
-//! How Go prints the zero values of a type's fields, read from the struct tags.
+//! The Go types of a type's fields and when they are written, read from the structs.
 //!
 //! OpenAPI does not say whether `replicas: 0` survives a round trip (a pointer does), whether `hostNetwork: false`
-//! does (a plain `omitempty` does not), or whether an absent list comes back as `null`. The struct tags do.
+//! does (a plain `omitempty` does not), or whether an absent list comes back as `null`. The struct tags do. And a
+//! message about a bad pull policy calls it a `v1.PullPolicy`, where OpenAPI knows a string.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,9 +11,10 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 /// The sources of the types: the module's directory (up to its version), the package in it, the OpenAPI prefix.
-const PACKAGES: &[(&str, &str, &str)] = &[
+pub(crate) const PACKAGES: &[(&str, &str, &str)] = &[
     ("api@", "apps/v1", "io.k8s.api.apps.v1"),
     ("api@", "authentication/v1", "io.k8s.api.authentication.v1"),
+    ("api@", "authorization/v1", "io.k8s.api.authorization.v1"),
     ("api@", "autoscaling/v1", "io.k8s.api.autoscaling.v1"),
     ("api@", "coordination/v1", "io.k8s.api.coordination.v1"),
     ("api@", "core/v1", "io.k8s.api.core.v1"),
@@ -31,12 +33,12 @@ const PACKAGES: &[(&str, &str, &str)] = &[
 
 /// One field of a struct, or a struct whose fields it has inlined.
 enum Field {
-    Named { name: String, pointer: bool, omit_empty: bool, omit_zero: bool },
+    Named { name: String, declared: String },
     Inlined(String),
 }
 
-/// For every type in `wanted`: the fields printed even when empty, the pointers, and those omitted when zero.
-pub(crate) fn presence(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyhow::Result<Value> {
+/// For every type in `wanted`: its fields, each as `type` with `,omitempty` and `,omitzero` as its tag has them.
+pub(crate) fn fields(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyhow::Result<Value> {
     let mut structs = BTreeMap::new();
     for (module, package, prefix) in PACKAGES {
         let directory = find_module(modules, module)?.join(package);
@@ -52,29 +54,10 @@ pub(crate) fn presence(modules: &Path, wanted: &BTreeMap<String, Value>) -> anyh
     }
     let mut out = serde_json::Map::new();
     for name in wanted.keys() {
-        let mut fields = Vec::new();
+        let mut fields = serde_json::Map::new();
         flatten(name, &structs, &mut fields);
-        let listed = |keep: fn(&Field) -> bool| -> Vec<&str> {
-            let mut names: Vec<&str> = fields
-                .iter()
-                .filter(|f| keep(f))
-                .filter_map(|f| if let Field::Named { name, .. } = f { Some(name.as_str()) } else { None })
-                .collect();
-            names.sort_unstable();
-            names
-        };
-        let mut entry = serde_json::Map::new();
-        for (key, names) in [
-            ("always", listed(|f| matches!(f, Field::Named { omit_empty: false, omit_zero: false, .. }))),
-            ("pointer", listed(|f| matches!(f, Field::Named { pointer: true, .. }))),
-            ("omitzero", listed(|f| matches!(f, Field::Named { omit_zero: true, .. }))),
-        ] {
-            if !names.is_empty() {
-                entry.insert(key.to_owned(), json!(names));
-            }
-        }
-        if !entry.is_empty() {
-            out.insert(name.clone(), Value::Object(entry));
+        if !fields.is_empty() {
+            out.insert(name.clone(), Value::Object(fields));
         }
     }
     Ok(Value::Object(out))
@@ -124,18 +107,41 @@ fn field_of(line: &str, prefix: &str) -> Option<Field> {
             None => format!("{prefix}.{type_name}"),
         }));
     }
-    Some(Field::Named {
-        name: name.to_owned(),
-        pointer: type_name.starts_with('*'),
-        omit_empty: options.contains(&"omitempty"),
-        omit_zero: options.contains(&"omitzero"),
-    })
+    let mut declared = go_type(type_name);
+    for option in ["omitempty", "omitzero"].into_iter().filter(|option| options.contains(option)) {
+        declared.push(',');
+        declared.push_str(option);
+    }
+    Some(Field::Named { name: name.to_owned(), declared })
 }
 
-fn flatten<'a>(name: &str, structs: &'a BTreeMap<String, Vec<Field>>, into: &mut Vec<&'a Field>) {
+/// A type as Go's reflection prints it, which is how messages name it: with the name of its package, not the one
+/// the file imports it by.
+fn go_type(written: &str) -> String {
+    if let Some(of) = written.strip_prefix('*') {
+        return format!("*{}", go_type(of));
+    }
+    if let Some(of) = written.strip_prefix("[]") {
+        return format!("[]{}", go_type(of));
+    }
+    if let Some((key, of)) = written.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
+        return format!("map[{}]{}", go_type(key), go_type(of));
+    }
+    match written.split_once('.') {
+        Some(("metav1" | "corev1", name)) => format!("v1.{name}"),
+        Some(_) => written.to_owned(),
+        None if written == "byte" => "uint8".to_owned(),
+        None if written.starts_with(|c: char| c.is_ascii_uppercase()) => format!("v1.{written}"),
+        None => written.to_owned(),
+    }
+}
+
+fn flatten(name: &str, structs: &BTreeMap<String, Vec<Field>>, into: &mut serde_json::Map<String, Value>) {
     for field in structs.get(name).into_iter().flatten() {
         match field {
-            Field::Named { .. } => into.push(field),
+            Field::Named { name, declared } => {
+                into.insert(name.clone(), json!(declared));
+            }
             Field::Inlined(other) => flatten(other, structs, into),
         }
     }
