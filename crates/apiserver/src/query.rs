@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, Path, quoted};
 use crate::status::ApiError;
 
 /// A decoded query string: names with their values in order.
@@ -47,7 +47,8 @@ impl Query {
             None => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
                 ApiError::bad_request(format!(
-                    "strconv.ParseInt: parsing {text:?}: {}",
+                    "strconv.ParseInt: parsing {}: {}",
+                    quoted(text),
                     go_number_error(text)
                 ))
             }),
@@ -237,7 +238,8 @@ fn revision(text: &str, raw_failure: bool) -> Result<Option<u64>, ApiError> {
     }
     text.parse().map(Some).map_err(|_| {
         let why = format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {}",
+            "resourceVersion: Invalid value: {0}: strconv.ParseUint: parsing {0}: {1}",
+            quoted(text),
             if text.starts_with('-') { "invalid syntax" } else { go_number_error(text) }
         );
         if raw_failure {
@@ -423,5 +425,45 @@ impl DeleteOptions {
             revision,
             dry_run: !dry_run.is_empty(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_options_are_refused_in_the_words_of_the_real_server() {
+        let long = format!("fieldManager={}", "a".repeat(129));
+        let cases = [
+            (
+                WriteKind::Apply,
+                "",
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+            ),
+            (
+                WriteKind::Patch,
+                "fieldManager=m&force=true",
+                "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
+            ),
+            (
+                WriteKind::Create,
+                long.as_str(),
+                "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes",
+            ),
+            (
+                WriteKind::Update,
+                "fieldManager=a%01b",
+                "UpdateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\x01b\": \
+                 invalid character U+0001 (at position 1)",
+            ),
+        ];
+        for (kind, query, message) in cases {
+            let error = WriteOptions::parse(&Query::parse(query), kind).expect_err("refused");
+            assert_eq!((error.code.as_u16(), error.message.as_str()), (422, message));
+        }
+        for (kind, query) in [(WriteKind::Apply, "fieldManager=m&force=true"), (WriteKind::Create, "")] {
+            assert!(WriteOptions::parse(&Query::parse(query), kind).is_ok(), "{query}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, quoted};
 
 /// A refusal on its way to the client. Everything a client may match on (code, reason, details) is here;
 /// `to_status` prints it.
@@ -50,15 +50,19 @@ impl ApiError {
     /// 404 for an object. `resource` is the plural, as in `pods "x" not found`.
     pub fn not_found(group: &str, resource: &str, name: &str) -> ApiError {
         let shown = qualified(resource, group);
-        ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("{shown} {name:?} not found"))
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("{shown} {} not found", quoted(name)))
             .about(group, resource, name)
     }
 
     /// 409 on create.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> ApiError {
         let shown = qualified(resource, group);
-        ApiError::new(StatusCode::CONFLICT, "AlreadyExists", format!("{shown} {name:?} already exists"))
-            .about(group, resource, name)
+        ApiError::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{shown} {} already exists", quoted(name)),
+        )
+        .about(group, resource, name)
     }
 
     /// 409 on a stale write; `why` is the sentence after the colon.
@@ -67,7 +71,7 @@ impl ApiError {
         ApiError::new(
             StatusCode::CONFLICT,
             "Conflict",
-            format!("Operation cannot be fulfilled on {shown} {name:?}: {why}"),
+            format!("Operation cannot be fulfilled on {shown} {}: {why}", quoted(name)),
         )
         .about(group, resource, name)
     }
@@ -93,7 +97,7 @@ impl ApiError {
         let mut error = ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
-            format!("{shown} {name:?} is invalid: {listed}"),
+            format!("{shown} {} is invalid: {listed}", quoted(name)),
         )
         .about(group, kind, name);
         if let Some(Value::Object(details)) = &mut error.details
@@ -120,7 +124,7 @@ impl ApiError {
         let message = if name.is_empty() {
             format!("forbidden: {why}")
         } else {
-            format!("{shown} {name:?} is forbidden: {why}")
+            format!("{shown} {} is forbidden: {why}", quoted(name))
         };
         ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message).about(group, resource, name)
     }
@@ -131,7 +135,7 @@ impl ApiError {
         ApiError::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
-            format!("{verb} is not supported on resources of kind {shown:?}"),
+            format!("{verb} is not supported on resources of kind {}", quoted(&shown)),
         )
         .about(group, resource, "")
     }

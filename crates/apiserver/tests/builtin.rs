@@ -30,7 +30,7 @@ fn resources() -> BTreeMap<String, Resource> {
 
 fn ranges() -> Ranges {
     Ranges {
-        networks: vec!["10.96.0.0/16".parse().unwrap(), "fd00:96::/112".parse().unwrap()],
+        networks: ["10.96.0.0/16", "fd00:96::/112"].map(|net| net.parse().expect("a network")).into(),
         ports: 30000..=32767,
     }
 }
@@ -104,7 +104,7 @@ fn masked(object: &Value, input: &Value) -> Value {
             text = text.replace(name, "kube-api-access-?");
         }
     }
-    let mut object: Value = serde_json::from_str(&text).unwrap();
+    let mut object: Value = serde_json::from_str(&text).expect("printed JSON");
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if condition["reason"] == "SchedulingGated" {
@@ -122,7 +122,7 @@ fn masked(object: &Value, input: &Value) -> Value {
             .collect();
         let given = spec.get_mut("clusterIPs").and_then(Value::as_array_mut);
         for address in given.into_iter().flatten().filter(|a| !asked.contains(a)) {
-            *address = json!(if address.as_str().unwrap().contains(':') { "IPv6" } else { "IPv4" });
+            *address = json!(if address.as_str().expect("a text").contains(':') { "IPv6" } else { "IPv4" });
         }
         if input["spec"].get("clusterIP").is_none() && spec.get("clusterIP").is_some() {
             spec["clusterIP"] = json!("?");
@@ -152,7 +152,8 @@ fn through(name: &Value) -> Through {
 
 /// Compares one answer with the recorded one; the difference, if there is any.
 fn difference(entry: &Value, answer: Result<Value, ApiError>) -> Option<String> {
-    let fact = format!("{} ({})", entry["fact"].as_str().unwrap(), entry["resource"].as_str().unwrap());
+    let word = |field: &str| entry[field].as_str().expect("every entry has one");
+    let fact = format!("{} ({})", word("fact"), word("resource"));
     match (answer, entry.get("stored"), entry.get("refused")) {
         (Ok(ours), Some(theirs), _) => {
             let (ours, theirs) = (masked(&ours, &entry["input"]), masked(theirs, &entry["input"]));
@@ -160,7 +161,8 @@ fn difference(entry: &Value, answer: Result<Value, ApiError>) -> Option<String> 
         }
         (Err(ours), _, Some(theirs)) => {
             let message = ours.message.split('\n').next().unwrap_or_default();
-            let recorded = theirs["message"].as_str().unwrap().split('\n').next().unwrap_or_default();
+            let recorded =
+                theirs["message"].as_str().unwrap_or_default().split('\n').next().unwrap_or_default();
             (ours.code.as_u16() != theirs["code"] || message != recorded).then(|| {
                 format!("{fact}\n  ours:   {} {message}\n  theirs: {} {recorded}", ours.code, theirs["code"])
             })

@@ -79,13 +79,14 @@ impl Claimed {
         expect: &Expect,
         unfit: &dyn Fn(&str) -> ApiError,
     ) -> Result<(), ApiError> {
-        if (&self.group, &self.version, &self.kind) == (&expect.group, &expect.version, &expect.kind) {
+        let version_fits = self.version == expect.version || expect.also.contains(&self.version.as_str());
+        if (&self.group, &self.kind) == (&expect.group, &expect.kind) && version_fits {
             return Ok(());
         }
         if !is_registered(&self.group, &self.version, &self.kind) {
             return Err(unfit(&self.unregistered()));
         }
-        if self.kind == expect.kind && internal(&self.group) == internal(&expect.group) {
+        if self.is_related(expect) {
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({}) does not match the expected API version ({})",
                 self.api_version(),
@@ -99,7 +100,7 @@ impl Claimed {
 impl Claimed {
     /// As [`Claimed::check_built_in`], for what a patch made: another version of the same kind is taken.
     pub(super) fn check_patched(&self, expect: &Expect) -> Result<(), String> {
-        let related = self.kind == expect.kind && internal(&self.group) == internal(&expect.group);
+        let related = self.is_related(expect);
         if related && (self.group == expect.group && self.version == expect.version) {
             return Ok(());
         }
@@ -118,6 +119,11 @@ impl Claimed {
             self.version = "v1".to_owned();
         }
         Err(self.unregistered())
+    }
+
+    /// Whether this is the expected kind, in whatever version. Three groups had a Scale before it moved.
+    fn is_related(&self, expect: &Expect) -> bool {
+        self.kind == expect.kind && (self.kind == "Scale" || internal(&self.group) == internal(&expect.group))
     }
 
     fn unregistered(&self) -> String {
@@ -177,8 +183,14 @@ const REGISTERED: &[(&str, &[&str], &[&str])] = &[
         &["v1", "v1beta1", "v1beta2"],
         &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
     ),
-    ("extensions", &["v1beta1"], &["DaemonSet", "Deployment", "ReplicaSet", "Ingress", "NetworkPolicy"]),
-    ("autoscaling", &["v1", "v2"], &["HorizontalPodAutoscaler", "Scale"]),
+    ("apps", &["v1beta1", "v1beta2"], &["Scale"]),
+    (
+        "extensions",
+        &["v1beta1"],
+        &["Scale", "DaemonSet", "Deployment", "ReplicaSet", "Ingress", "NetworkPolicy"],
+    ),
+    ("autoscaling", &["v1", "v2"], &["HorizontalPodAutoscaler"]),
+    ("autoscaling", &["v1"], &["Scale"]),
     ("batch", &["v1"], &["CronJob", "Job"]),
     ("coordination.k8s.io", &["v1", "v1beta1"], &["Lease"]),
     ("discovery.k8s.io", &["v1", "v1beta1"], &["EndpointSlice"]),
@@ -200,10 +212,12 @@ const REGISTERED: &[(&str, &[&str], &[&str])] = &[
         &["StorageClass", "VolumeAttachment", "CSIDriver", "CSINode", "CSIStorageCapacity"],
     ),
     ("apiextensions.k8s.io", &["v1", "v1beta1"], &["CustomResourceDefinition"]),
-    ("authentication.k8s.io", &["v1"], &["TokenRequest", "TokenReview", "SelfSubjectReview"]),
+    ("authentication.k8s.io", &["v1"], &["TokenRequest"]),
+    ("authentication.k8s.io", &["v1", "v1beta1"], &["TokenReview"]),
+    ("authentication.k8s.io", &["v1", "v1beta1", "v1alpha1"], &["SelfSubjectReview"]),
     (
         "authorization.k8s.io",
-        &["v1"],
+        &["v1", "v1beta1"],
         &[
             "SelfSubjectAccessReview",
             "SubjectAccessReview",

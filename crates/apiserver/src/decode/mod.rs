@@ -44,6 +44,8 @@ pub struct Expect {
     pub group: String,
     /// `v1`
     pub version: String,
+    /// Other versions of the group the body may be in, for a kind that is the same in them.
+    pub also: &'static [&'static str],
     /// `Pod`
     pub kind: String,
     /// The schema of the whole object.
@@ -58,13 +60,15 @@ impl Expect {
         Expect {
             group: resource.group.clone(),
             version: resource.version.clone(),
+            also: &[],
             kind: resource.kind.clone(),
             schema: resource.schema.clone(),
             custom: resource.custom,
         }
     }
 
-    fn api_version(&self) -> String {
+    /// `autoscaling/v1`, `v1`.
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::schema::{Loader, Schema};
+use crate::schema::Schema;
 
 pub(crate) fn table(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -25,26 +25,29 @@ pub(crate) fn expect(kind: &str) -> Expect {
         return Expect {
             group: "codec.test".to_owned(),
             version: "v1".to_owned(),
+            also: &[],
             kind: kind.to_owned(),
             schema: Schema::from_crd(&schema).expect("the schema is structural"),
             custom: true,
         };
     }
-    let (document, group, component) = match kind {
+    let (group, component) = match kind {
         "CustomResourceDefinition" => (
-            "apis_apiextensions.k8s.io_v1",
             "apiextensions.k8s.io",
             "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition".to_owned(),
         ),
-        "Deployment" => ("apis_apps_v1", "apps", "io.k8s.api.apps.v1.Deployment".to_owned()),
-        kind => ("api_v1", "", format!("io.k8s.api.core.v1.{kind}")),
+        "Deployment" => ("apps", "io.k8s.api.apps.v1.Deployment".to_owned()),
+        kind => ("", format!("io.k8s.api.core.v1.{kind}")),
     };
-    let path = format!("{}/openapi/{document}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read(path).expect("the OpenAPI documents are in the tree");
-    let document: Value = serde_json::from_slice(&text).expect("an OpenAPI document is JSON");
-    let schema =
-        Loader::new(&document["components"]["schemas"]).load(&component).expect("the kind is documented");
-    Expect { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned(), schema, custom: false }
+    let schema = builtin::schema(group, &component);
+    Expect {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        also: &[],
+        kind: kind.to_owned(),
+        schema,
+        custom: false,
+    }
 }
 
 fn validation(name: &str) -> FieldValidation {

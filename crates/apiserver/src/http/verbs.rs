@@ -46,8 +46,12 @@ pub(super) fn resource(
     }
     if (path.group, path.resource) == ("", "bindings") && !path.namespace.is_empty() && path.name.is_empty() {
         // The collection of bindings is another name for the pods' subresource.
-        let binding = sub::decoded(call, "", "v1", "Binding")?;
+        let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
+        let binding = sub::decoded(call, &sub::BINDING, options.validation)?.object;
         let name = crate::object::meta(&binding, "name").to_owned();
+        if name.is_empty() {
+            return Err(ApiError::bad_request("Name parameter required."));
+        }
         let pods = ResourcePath { resource: "pods", name: &name, subresource: "binding", ..path };
         return self::resource(core, catalog, call, pods);
     }
@@ -378,27 +382,25 @@ impl Ask<'_> {
 
     fn bind(&self) -> Result<Outcome, ApiError> {
         let options = WriteOptions::parse(&self.call.query, WriteKind::Create)?;
-        let binding = sub::decoded(self.call, "", "v1", "Binding")?;
+        let binding = sub::decoded(self.call, &sub::BINDING, options.validation)?;
         self.core.write(|state| {
             let mut cx = self.context(state, &options);
-            let status = sub::binding::bind(&mut cx, self.path.name, &binding)?;
-            Ok(self.whole(StatusCode::CREATED, status, Vec::new()))
+            cx.warnings = binding.warnings;
+            let status =
+                sub::binding::bind(&mut cx, self.path.name, binding.object).map_err(|e| told(&mut cx, e))?;
+            Ok(self.whole(StatusCode::CREATED, status, std::mem::take(&mut cx.warnings)))
         })
     }
 
     fn evict(&self) -> Result<Outcome, ApiError> {
         let written = WriteOptions::parse(&self.call.query, WriteKind::Create)?;
-        let eviction = sub::decoded(self.call, "policy", "v1", "Eviction")?;
-        let said = crate::object::meta(&eviction, "name");
-        if !said.is_empty() && said != self.path.name {
-            return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
-        }
-        let mut options = DeleteOptions::parse(&self.call.query, Some(&eviction["deleteOptions"]))?;
-        options.dry_run |= written.dry_run;
+        let eviction = sub::decoded(self.call, &sub::EVICTION, written.validation)?;
         self.core.write(|state| {
-            let mut cx = self.context(state, &WriteOptions::silent(options.dry_run));
-            let status = sub::eviction::evict(&mut cx, self.path.name, &options)?;
-            Ok(self.whole(StatusCode::CREATED, status, Vec::new()))
+            let mut cx = self.context(state, &written);
+            cx.warnings = eviction.warnings;
+            let status = sub::eviction::evict(&mut cx, self.path.name, eviction.object, &self.call.query)
+                .map_err(|e| told(&mut cx, e))?;
+            Ok(self.whole(StatusCode::CREATED, status, std::mem::take(&mut cx.warnings)))
         })
     }
 }

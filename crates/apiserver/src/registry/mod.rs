@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, quoted};
 use crate::object::meta;
 use crate::resource::{Resource, Subresource, Through};
 use crate::server::{Core, State};
@@ -86,7 +86,7 @@ pub(crate) fn asked_revision(object: &Value) -> Result<u64, ApiError> {
     match meta(object, "resourceVersion") {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            ApiError::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            ApiError::unclassified(format!("strconv.ParseUint: parsing {}: invalid syntax", quoted(text)))
         }),
     }
 }

@@ -82,7 +82,7 @@ fn apply_once(
     let place = target.place();
     if owners.is_empty() && has_uid(live) {
         // The first apply to an object nobody tracked: what is there belongs to somebody, so that it can conflict.
-        let nothing = empty::empty(target.api_version, target.kind);
+        let nothing = empty::empty(target);
         owners = tracked(target, &nothing, live, owners, "before-first-apply", now).ok_or_else(|| {
             Refusal::Other(unexplained(format!(
                 "failed to create manager for existing fields: failed to convert new object ({}) to smd typed",

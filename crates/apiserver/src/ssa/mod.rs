@@ -2,7 +2,7 @@
 //!
 //! Pure functions over objects and their schemas. Whoever serves a write calls, in this order:
 //!
-//! 1. [`check_options`] on the request's options, and [`manager_name`] for the name to track it under;
+//! 1. [`manager_name`] for the name to track it under;
 //! 2. for an apply patch [`apply`] on the stored object (or null, to create) and the decoded patch; for create,
 //!    update and the other patches [`track_update`] on the stored object and the wanted one. Both come after
 //!    decoding and defaulting and before the kind's `prepare_*` steps: what the server adds by itself (addresses,
@@ -32,11 +32,11 @@ mod tests;
 
 pub use apply::apply;
 pub use fields::{BadFields, Element, Set, show};
-pub use options::{check_manager, check_options, manager_name};
+pub use options::{check_manager, manager_name};
 pub use scale::{ScaleWrite, Scaled, scale};
 pub use track::{keep_times, track_update};
 
-use crate::resource::{Resource, Subresource, Through};
+use crate::resource::{Resource, Through};
 use crate::schema::Schema;
 use managed::Owner;
 use types::Type;
@@ -60,23 +60,6 @@ pub struct Target<'a> {
     pub reset: &'a [Vec<&'static str>],
 }
 
-/// The name of a subresource as `managedFields` show it; none for the main resource.
-pub fn subresource_name(through: Through) -> Option<&'static str> {
-    match through {
-        Through::Main => None,
-        Through::Sub(sub) => Some(match sub {
-            Subresource::Status => "status",
-            Subresource::Scale => "scale",
-            Subresource::Binding => "binding",
-            Subresource::Eviction => "eviction",
-            Subresource::Token => "token",
-            Subresource::Finalize => "finalize",
-            Subresource::EphemeralContainers => "ephemeralcontainers",
-            Subresource::Resize => "resize",
-        }),
-    }
-}
-
 impl<'a> Target<'a> {
     /// The target of a write to `resource`; `api_version` and `reset` are `resource.api_version()` and
     /// `resource.behaviour.reset_fields(through)`, kept by the caller.
@@ -91,7 +74,10 @@ impl<'a> Target<'a> {
             api_version,
             kind: &resource.kind,
             served: &[],
-            subresource: subresource_name(through),
+            subresource: match through {
+                Through::Main => None,
+                Through::Sub(part) => Some(part.name()),
+            },
             reset,
         }
     }
@@ -103,7 +89,7 @@ impl<'a> Target<'a> {
         }
         let versions = if !self.served.is_empty() {
             Versions::Listed(self.served)
-        } else if empty::is_built_in(self.api_version, self.kind) {
+        } else if empty::is_built_in(self.schema) {
             Versions::One(self.api_version)
         } else {
             Versions::GroupOf(self.api_version)

@@ -1,7 +1,6 @@
-//! The `fieldManager` and `force` options of a write.
+//! The `fieldManager` option of a write.
 
 use crate::field::{FieldError, Path, Problem, quoted};
-use crate::status::ApiError;
 
 /// The longest name of a field manager, in bytes.
 const LONGEST: usize = 128;
@@ -42,27 +41,6 @@ pub fn check_manager(name: &str, path: &Path) -> Vec<FieldError> {
         });
     }
     errors
-}
-
-/// Checks the options of a patch. `options` names the options in the refusal: `PatchOptions`, `CreateOptions`,
-/// `UpdateOptions`.
-pub fn check_options(
-    options: &str,
-    field_manager: &str,
-    is_apply: bool,
-    force: Option<bool>,
-) -> Result<(), ApiError> {
-    let path = Path::new("fieldManager");
-    let mut errors = Vec::new();
-    if is_apply {
-        if field_manager.is_empty() {
-            errors.push(FieldError::required(path.clone(), "is required for apply patch"));
-        }
-    } else if force.is_some() {
-        errors.push(FieldError::forbidden(Path::new("force"), "may not be specified for non-apply patch"));
-    }
-    errors.extend(check_manager(field_manager, &path));
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", options, "", &errors)) }
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the plain space; the rest cannot be seen in a listing.

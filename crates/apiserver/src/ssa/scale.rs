@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::fields::{Element, Set};
 use super::managed::{self, Owners};
 use super::{Target, apply, track_update};
-use crate::schema::{Kind, Schema, SchemaRef};
+use crate::schema::SchemaRef;
 use crate::status::ApiError;
 
 const SCALE: &str = "autoscaling/v1";
@@ -116,18 +116,5 @@ fn carried_back(owners: Owners, mut outcome: Owners, path: &[Element], api_versi
     back
 }
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-    let of = |kind| SchemaRef::new(Schema { kind: Some(kind), ..Schema::default() });
-    let object = |properties: Vec<(&str, SchemaRef)>| Schema {
-        kind: Some(Kind::Object),
-        properties: properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect(),
-        ..Schema::default()
-    };
-    object(vec![
-        ("spec", SchemaRef::new(object(vec![("replicas", of(Kind::Integer))]))),
-        (
-            "status",
-            SchemaRef::new(object(vec![("replicas", of(Kind::Integer)), ("selector", of(Kind::String))])),
-        ),
-    ])
-});
+static SCHEMA: LazyLock<SchemaRef> =
+    LazyLock::new(|| crate::builtin::schema("apps", "io.k8s.api.autoscaling.v1.Scale"));

@@ -14,7 +14,7 @@ use super::typed::{Duplicates, fits};
 ///
 /// Never fails: an object that cannot be tracked is returned without `managedFields`.
 pub fn track_update(target: &Target<'_>, old: &Value, mut new: Value, manager: &str, now: &str) -> Value {
-    let built_in = empty::is_built_in(target.api_version, target.kind);
+    let built_in = empty::is_built_in(target.schema);
     let owners = if target.subresource.is_none() && managed::asks_for_reset(&new, built_in) {
         Owners::new()
     } else {
@@ -31,11 +31,10 @@ pub fn track_update(target: &Target<'_>, old: &Value, mut new: Value, manager: &
     if owners.is_empty() && !creates {
         return new;
     }
-    let nothing = empty::empty(target.api_version, target.kind);
+    let nothing = empty::empty(target);
     let old = if creates { &nothing } else { old };
-    let completed = empty::inherent(target.api_version, target.kind)
-        .filter(|_| creates)
-        .map(|inherent| merge(&inherent, &new, target.place().ty));
+    let completed =
+        empty::inherent(target).filter(|_| creates).map(|inherent| merge(&inherent, &new, target.place().ty));
     if let Some(owners) = tracked(target, old, completed.as_ref().unwrap_or(&new), owners, manager, now) {
         managed::encode_into(&mut new, &owners);
     }

@@ -2,29 +2,27 @@
 
 use serde_json::{Value, json};
 
+use crate::field::{FieldError, Path, quoted};
+use crate::names;
 use crate::object::{is_deleting, meta};
 use crate::registry::Cx;
 use crate::status::ApiError;
 
 /// Binds the pod `name` to the node the body names.
-pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, binding: &Value) -> Result<Value, ApiError> {
+pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, mut binding: Value) -> Result<Value, ApiError> {
+    names::match_namespace(&mut binding, &cx.namespace)?;
+    if meta(&binding, "name") != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
     let target = &binding["target"];
     let kind = target["kind"].as_str().unwrap_or_default();
     let node = target["name"].as_str().unwrap_or_default().to_owned();
     let mut errors = Vec::new();
     if !matches!(kind, "" | "Node") {
-        errors.push(crate::field::FieldError::not_supported(
-            crate::field::Path::new("target.kind"),
-            &json!(kind),
-            &["Node", "<empty>"],
-        ));
+        errors.push(FieldError::not_supported(Path::new("target.kind"), &json!(kind), &["Node", "<empty>"]));
     }
     if node.is_empty() {
-        errors.push(crate::field::FieldError::required(crate::field::Path::new("target.name"), ""));
-    }
-    let said = meta(binding, "name");
-    if !said.is_empty() && said != name {
-        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+        errors.push(FieldError::required(Path::new("target.name"), ""));
     }
     if !errors.is_empty() {
         // The real server does not classify these.
@@ -33,16 +31,16 @@ pub(crate) fn bind(cx: &mut Cx<'_>, name: &str, binding: &Value) -> Result<Value
         return Err(ApiError::unclassified(told));
     }
     let Some(pod) = cx.current(name) else { return Err(cx.not_found(name)) };
-    let uid = meta(binding, "uid");
+    let uid = meta(&binding, "uid");
     if !uid.is_empty() && uid != meta(&pod, "uid") {
         let key = format!("/registry/pods/{}/{name}", cx.namespace);
-        return Err(crate::names::uid_conflict("", "pods", name, &key, uid, meta(&pod, "uid")));
+        return Err(names::uid_conflict("", "pods", name, &key, uid, meta(&pod, "uid")));
     }
     if is_deleting(&pod) {
         return Err(refused(cx, name, &format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
     if let Some(taken) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-        return Err(refused(cx, name, &format!("pod {name} is already assigned to node {taken:?}")));
+        return Err(refused(cx, name, &format!("pod {name} is already assigned to node {}", quoted(taken))));
     }
     if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
         return Err(refused(cx, name, &format!("pod {name} has non-empty .spec.schedulingGates")));

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::names;
 use crate::object::{is_deleting, meta};
-use crate::query::DeleteOptions;
+use crate::query::{DeleteOptions, Query};
 use crate::react::{is_ready, matching_budgets};
 use crate::registry::Cx;
 use crate::registry::delete::delete;
@@ -12,8 +13,20 @@ use crate::resource::{Subresource, Through};
 use crate::status::ApiError;
 use crate::store::Key;
 
-/// Evicts the pod `name`, or says which budget forbids it.
-pub(crate) fn evict(cx: &mut Cx<'_>, name: &str, options: &DeleteOptions) -> Result<Value, ApiError> {
+/// Evicts the pod `name` as the body and the query ask, or says which budget forbids it.
+pub(crate) fn evict(
+    cx: &mut Cx<'_>,
+    name: &str,
+    mut eviction: Value,
+    query: &Query,
+) -> Result<Value, ApiError> {
+    names::match_namespace(&mut eviction, &cx.namespace)?;
+    if meta(&eviction, "name") != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = DeleteOptions::parse(query, Some(&eviction["deleteOptions"]))?;
+    options.dry_run |= cx.dry_run;
+    cx.dry_run = options.dry_run;
     let Some(pod) = cx.current(name) else { return Err(cx.not_found(name)) };
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     // A pod that does not serve, or is already going, costs no budget.
@@ -32,7 +45,7 @@ pub(crate) fn evict(cx: &mut Cx<'_>, name: &str, options: &DeleteOptions) -> Res
     if !cx.dry_run && !is_deleting(&pod) {
         mark_evicted(cx, name)?;
     }
-    delete(cx, name, options)?;
+    delete(cx, name, &options)?;
     Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
 }
 

@@ -6,31 +6,66 @@ pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod token;
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
-use crate::decode::{self, Media};
+use crate::builtin;
+use crate::decode::{self, Decoded, Expect, FieldValidation};
 use crate::http::Call;
+use crate::ssa;
 use crate::status::ApiError;
 
-/// The body of a call to a kind that is never stored.
-pub(crate) fn decoded(call: &Call, group: &str, version: &str, kind: &str) -> Result<Value, ApiError> {
-    let media = decode::media(call.content_type())?;
-    decode::within_limit(call.body.len())?;
-    let unreadable = |why: String| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
-    };
-    let value: Value = match media {
-        Media::Json => serde_json::from_slice(&call.body).map_err(|e| unreadable(e.to_string()))?,
-        Media::Yaml => serde_saphyr::from_slice(&call.body).map_err(|e| unreadable(e.to_string()))?,
-    };
-    let expected = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let said = (value["apiVersion"].as_str().unwrap_or(&expected), value["kind"].as_str().unwrap_or(kind));
-    if said.1 != kind || crate::object::split_api_version(said.0).0 != group {
-        let (_, said_version) = crate::object::split_api_version(said.0);
-        return Err(ApiError::bad_request(format!(
-            "{} in version {said_version:?} cannot be handled as a {kind}: converting ({}).{} to ({group}).{kind}: unknown conversion",
-            said.1, said.0, said.1
-        )));
+/// A kind that is sent but never stored. `document` is the group whose OpenAPI document describes it.
+fn sent(document: &str, package: &str, group: &str, kind: &str) -> Expect {
+    Expect {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        also: &[],
+        kind: kind.to_owned(),
+        schema: builtin::schema(document, &format!("io.k8s.api.{package}.v1.{kind}")),
+        custom: false,
     }
-    Ok(value)
+}
+
+pub(crate) static BINDING: LazyLock<Expect> = LazyLock::new(|| sent("", "core", "", "Binding"));
+pub(crate) static EVICTION: LazyLock<Expect> =
+    LazyLock::new(|| Expect { also: &["v1beta1"], ..sent("", "policy", "policy", "Eviction") });
+static SCALE: LazyLock<Expect> = LazyLock::new(|| sent("apps", "autoscaling", "autoscaling", "Scale"));
+static TOKEN_REQUEST: LazyLock<Expect> =
+    LazyLock::new(|| sent("", "authentication", token::GROUP, "TokenRequest"));
+static SELF_REVIEW: LazyLock<Expect> = LazyLock::new(|| {
+    sent("authentication.k8s.io", "authentication", "authentication.k8s.io", "SelfSubjectReview")
+});
+static ACCESS_REVIEW: LazyLock<Expect> = LazyLock::new(|| {
+    sent("authorization.k8s.io", "authorization", "authorization.k8s.io", "SelfSubjectAccessReview")
+});
+
+/// The body of a call to a kind that is never stored.
+pub(crate) fn decoded(
+    call: &Call,
+    expect: &Expect,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    decode::object(decode::media(call.content_type())?, &call.body, expect, validation)
+}
+
+/// A new object with its fields as their writer's, for a kind nobody reads again.
+fn tracked(
+    expect: &Expect,
+    subresource: Option<&'static str>,
+    object: Value,
+    manager: &str,
+    now: &str,
+) -> Value {
+    let api_version = expect.api_version();
+    let target = ssa::Target {
+        schema: &expect.schema,
+        api_version: &api_version,
+        kind: &expect.kind,
+        served: &[],
+        subresource,
+        reset: &[vec!["status"]],
+    };
+    ssa::track_update(&target, &Value::Null, object, manager, now)
 }

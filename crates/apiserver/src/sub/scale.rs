@@ -5,13 +5,15 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::decoded;
+use super::{SCALE, decoded};
 use crate::crd::Scale;
+use crate::decode::Decoded;
 use crate::field::{FieldError, Path};
 use crate::http::present::to_bytes;
 use crate::http::{Call, Encoding, Outcome};
+use crate::names;
 use crate::object::meta;
-use crate::patch::PatchKind;
+use crate::patch::{self, PatchKind};
 use crate::query::{WriteKind, WriteOptions};
 use crate::registry::update::{Replacement, STALE, replace};
 use crate::registry::{Cx, read};
@@ -37,26 +39,27 @@ pub(crate) fn serve(
     namespace: &str,
     name: &str,
 ) -> Result<Outcome, ApiError> {
-    let scale = match call.method.as_str() {
+    let (scale, warnings) = match call.method.as_str() {
         "GET" => {
             let stored = read::get(core, resource, namespace, name, None)?;
-            seen(resource, &crate::registry::presented(resource, &stored))
+            (seen(resource, &crate::registry::presented(resource, &stored)), Vec::new())
         }
         "PUT" => {
-            let wanted = decoded(call, "autoscaling", "v1", "Scale")?;
-            crate::names::match_name(&wanted, name)?;
             let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
-            set(core, call, resource, namespace, name, &options, &Asked::Whole(wanted))?
+            let mut wanted = decoded(call, &SCALE, options.validation)?;
+            names::match_name(&wanted.object, name)?;
+            names::match_namespace(&mut wanted.object, namespace)?;
+            set(core, call, resource, namespace, name, &options, Asked::Whole(wanted))?
         }
         "PATCH" => {
             let kind = PatchKind::from_content_type(call.content_type(), resource.custom)?;
             if kind == PatchKind::Apply {
                 let options = WriteOptions::parse(&call.query, WriteKind::Apply)?;
                 let applied = crate::decode::applied(&call.body, options.validation)?.object;
-                set(core, call, resource, namespace, name, &options, &Asked::Applied(applied))?
+                set(core, call, resource, namespace, name, &options, Asked::Applied(applied))?
             } else {
                 let options = WriteOptions::parse(&call.query, WriteKind::Patch)?;
-                set(core, call, resource, namespace, name, &options, &Asked::Patched(kind, &call.body))?
+                set(core, call, resource, namespace, name, &options, Asked::Patched(kind, &call.body))?
             }
         }
         _ => {
@@ -67,33 +70,14 @@ pub(crate) fn serve(
             ));
         }
     };
-    Ok(Outcome::Whole {
-        code: StatusCode::OK,
-        body: to_bytes(&scale),
-        warnings: Vec::new(),
-        encoding: Encoding::Json,
-    })
+    Ok(Outcome::Whole { code: StatusCode::OK, body: to_bytes(&scale), warnings, encoding: Encoding::Json })
 }
 
 /// How a new size is asked for.
 enum Asked<'a> {
-    Whole(Value),
+    Whole(Decoded),
     Patched(PatchKind, &'a [u8]),
     Applied(Value),
-}
-
-fn patched(kind: PatchKind, body: &[u8], now: &Value) -> Result<Value, ApiError> {
-    let unreadable = |error: serde_json::Error| ApiError::bad_request(error.to_string());
-    let mut scale = now.clone();
-    if kind == PatchKind::Json {
-        let patch: json_patch::Patch = serde_json::from_slice(body).map_err(unreadable)?;
-        json_patch::patch(&mut scale, &patch).map_err(|_| ApiError::rejected())?;
-    } else {
-        // A Scale has no lists, so a strategic merge is a merge.
-        let patch: Value = serde_json::from_slice(body).map_err(unreadable)?;
-        json_patch::merge(&mut scale, &patch);
-    }
-    Ok(scale)
 }
 
 /// A Scale without a size is one of size 0, and is written so.
@@ -161,8 +145,8 @@ fn set(
     namespace: &str,
     name: &str,
     options: &WriteOptions,
-    asked: &Asked<'_>,
-) -> Result<Value, ApiError> {
+    asked: Asked<'_>,
+) -> Result<(Value, Vec<String>), ApiError> {
     core.write(|state| {
         let mut cx = Cx {
             core,
@@ -176,15 +160,23 @@ fn set(
         let (object, _) = replace(&mut cx, name, Through::Sub(Subresource::Scale), false, |cx, old| {
             let mut object = old.cloned().unwrap_or_default();
             let live = seen(&cx.resource, &object);
+            let applies = matches!(asked, Asked::Applied(_));
             let wanted = match asked {
-                Asked::Whole(scale) => scale.clone(),
-                Asked::Patched(kind, body) => patched(*kind, body, &live)?,
-                Asked::Applied(applied) => applied.clone(),
+                Asked::Whole(Decoded { object, warnings }) => {
+                    cx.warnings.extend(warnings);
+                    object
+                }
+                Asked::Patched(kind, body) => {
+                    let patched = patch::apply(kind, body, &live, &SCALE, options.validation)?;
+                    cx.warnings.extend(patched.warnings);
+                    patched.object
+                }
+                Asked::Applied(applied) => sized(applied),
             };
-            let wanted = sized(wanted);
-            let write = match asked {
-                Asked::Applied(_) => ssa::ScaleWrite::Apply { applied: &wanted, force: options.force },
-                Asked::Whole(_) | Asked::Patched(..) => ssa::ScaleWrite::Update(&wanted),
+            let write = if applies {
+                ssa::ScaleWrite::Apply { applied: &wanted, force: options.force }
+            } else {
+                ssa::ScaleWrite::Update(&wanted)
             };
             let place = paths(&cx.resource);
             let path = Scale::segments(&place.spec_replicas);
@@ -209,6 +201,6 @@ fn set(
             scaled.own(&mut object);
             Ok(Replacement { object, tracked: true, identified: false })
         })?;
-        Ok(seen(resource, &object))
+        Ok((seen(resource, &object), cx.warnings))
     })
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::decoded;
+use super::{TOKEN_REQUEST, decoded, tracked};
 use crate::auth::{Account, Claims};
 use crate::clock::stamp;
+use crate::decode::Decoded;
 use crate::field::{FieldError, Path};
 use crate::http::present::to_bytes;
 use crate::http::{Call, Encoding, Outcome};
@@ -18,7 +19,7 @@ use crate::ssa;
 use crate::status::ApiError;
 use crate::store::Key;
 
-const GROUP: &str = "authentication.k8s.io";
+pub(super) const GROUP: &str = "authentication.k8s.io";
 /// The shortest and the longest life a token may be asked to have.
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
@@ -26,7 +27,7 @@ const LONGEST: i64 = 1 << 32;
 /// Issues a token for the account `name`.
 pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) -> Result<Outcome, ApiError> {
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
-    let request = decoded(call, GROUP, "v1", "TokenRequest")?;
+    let Decoded { object: mut request, warnings } = decoded(call, &TOKEN_REQUEST, options.validation)?;
     let account = core
         .lock()
         .object("serviceaccounts", &Key::new(namespace, name))
@@ -73,33 +74,24 @@ pub(crate) fn issue(core: &Arc<Core>, call: &Call, namespace: &str, name: &str) 
     let mut claims = Claims::of(&account, &audiences, now.as_second(), seconds, core.ids.uid());
     claims.bound.to.extend(bound.map(|(claimed, claim)| (claimed.to_owned(), claim)));
     let expires = jiff::Timestamp::from_second(claims.exp).unwrap_or(now);
-    let mut owned = json!({"f:expirationSeconds": {}});
-    if spec["audiences"].is_array() {
-        owned["f:audiences"] = json!({});
+    request["spec"]["expirationSeconds"] = json!(seconds);
+    let manager = ssa::manager_name(&options.manager, call.agent());
+    let mut answer = tracked(&TOKEN_REQUEST, Some("token"), request, &manager, &stamp(now));
+    let identity = [
+        ("name", name),
+        ("namespace", namespace),
+        ("uid", meta(&account, "uid")),
+        ("creationTimestamp", &stamp(now)),
+    ];
+    for (field, value) in identity {
+        answer["metadata"][field] = json!(value);
     }
-    if let Some(fields) = reference.as_object() {
-        owned["f:boundObjectRef"] = fields.keys().map(|field| (format!("f:{field}"), json!({}))).collect();
-    }
-    let answer = json!({
-        "kind": "TokenRequest", "apiVersion": format!("{GROUP}/v1"),
-        "metadata": {
-            "name": name, "namespace": namespace, "uid": meta(&account, "uid"), "creationTimestamp": stamp(now),
-            "managedFields": [{
-                "manager": ssa::manager_name(&options.manager, call.agent()), "operation": "Update",
-                "apiVersion": format!("{GROUP}/v1"), "time": stamp(now), "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:spec": owned}, "subresource": "token",
-            }],
-        },
-        "spec": {
-            "audiences": audiences, "expirationSeconds": seconds,
-            "boundObjectRef": spec.get("boundObjectRef").cloned().unwrap_or(Value::Null),
-        },
-        "status": {"token": core.secret.sign(&claims), "expirationTimestamp": stamp(expires)},
-    });
+    answer["spec"]["audiences"] = json!(audiences);
+    answer["status"] = json!({"token": core.secret.sign(&claims), "expirationTimestamp": stamp(expires)});
     Ok(Outcome::Whole {
         code: StatusCode::CREATED,
         body: to_bytes(&answer),
-        warnings: Vec::new(),
+        warnings,
         encoding: Encoding::Json,
     })
 }

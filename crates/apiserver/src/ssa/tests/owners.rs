@@ -2,7 +2,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{LATER, NOW, config, entry, gadget, stored};
-use crate::ssa::{Target, apply, check_options, keep_times, manager_name, track_update};
+use crate::ssa::{Target, apply, keep_times, manager_name, track_update};
 
 #[test]
 fn a_write_that_changes_nothing_keeps_its_times() {
@@ -115,42 +115,6 @@ fn the_manager_is_the_one_named_or_else_the_program() {
     ] {
         assert_eq!(manager_name(named, agent), expected, "{named:?} {agent:?}");
     }
-}
-
-#[test]
-fn bad_options_are_refused_in_the_words_of_the_real_server() {
-    let long = "a".repeat(129);
-    let cases = [
-        ("PatchOptions", "", true, None, "fieldManager: Required value: is required for apply patch"),
-        (
-            "PatchOptions",
-            "m",
-            false,
-            Some(true),
-            "force: Forbidden: may not be specified for non-apply patch",
-        ),
-        (
-            "CreateOptions",
-            long.as_str(),
-            false,
-            None,
-            "fieldManager: Too long: may not be more than 128 bytes",
-        ),
-        (
-            "UpdateOptions",
-            "a\u{1}b",
-            false,
-            None,
-            "fieldManager: Invalid value: \"a\\x01b\": invalid character U+0001 (at position 1)",
-        ),
-    ];
-    for (options, manager, is_apply, force, expected) in cases {
-        let error = check_options(options, manager, is_apply, force).expect_err("refused");
-        assert_eq!(error.message, format!("{options}.meta.k8s.io \"\" is invalid: {expected}"));
-        assert_eq!(error.code, StatusCode::UNPROCESSABLE_ENTITY);
-    }
-    assert!(check_options("PatchOptions", "m", true, Some(true)).is_ok());
-    assert!(check_options("CreateOptions", "", false, None).is_ok());
 }
 
 #[test]
