@@ -1,6 +1,9 @@
 //! The built-in kinds, held to what a real server answered: the tables under `tests/data/builtin` are recordings.
 
-#![allow(clippy::unwrap_used, reason = "helpers of a test fail it where its recorded data is not what it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of a test fail it where its recorded data is not what it should be"
+)]
 
 use std::collections::BTreeMap;
 
