@@ -75,8 +75,8 @@ fn update(resource: &Resource, through: Through, object: &Value, old: &Value) ->
         builtin::allocate_service(&mut object, Some(old), &used, &ranges())?;
     }
     kind.prepare_update(through, &mut object, old);
-    refuse(resource, &object, kind.validate_update(through, &object, old))?;
     resource.settle(&mut object);
+    refuse(resource, &object, kind.validate_update(through, &object, old))?;
     if kind.has_generation() {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         let changed = kind.spec_changed(through, &object, old);

@@ -68,6 +68,8 @@ pub(crate) fn replace(
     }
     resource.behaviour.prepare_update(through, &mut object, &old);
     names::inherit(&mut object, &old);
+    // Before the two are compared: an empty list and none are the same.
+    resource.settle(&mut object);
     if resource.behaviour.has_generation() && resource.behaviour.spec_changed(through, &object, &old) {
         set_meta(&mut object, "generation", generation(&old) + 1);
     }
@@ -77,7 +79,6 @@ pub(crate) fn replace(
         return Err(cx.invalid(name, &errors));
     }
     cx.warnings.extend(resource.behaviour.update_warnings(through, &object, &old));
-    resource.settle(&mut object);
     ssa::keep_times(&old, &mut object);
     if cx.dry_run {
         return Ok((object, false));
