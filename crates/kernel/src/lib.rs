@@ -7,6 +7,23 @@
 //! A [`Kernel`] is a handle on one namespace, usable from any thread: its sockets were opened inside and stay
 //! there. Its calls block for microseconds (the kernel answers inside `send`), so they may be made from async
 //! code as they are. Changes made by others come as a stream: [`Watch`].
+//!
+//! ```no_run
+//! use netferry_kernel::route::{Hop, Route};
+//! use netferry_kernel::{Event, Kernel, Mark, Objects, Topics, Watch};
+//!
+//! # async fn run(want: Vec<Route>) -> netferry_kernel::Result<()> {
+//! let kernel = Kernel::here()?;
+//! let mut watch = Watch::open(&kernel, Topics::CONFIGURATION)?;
+//! loop {
+//!     // The first event is a `Resync`: what is there is adopted, repaired, and followed, by one line.
+//!     if let Event::Resync | Event::RouteGone(_) | Event::Link(_) = watch.next().await? {
+//!         let done = kernel.routes().converge(&want, &Mark::default())?;
+//!         assert!(done.conflicts.is_empty(), "somebody else's route is in the way");
+//!     }
+//! }
+//! # }
+//! ```
 
 pub mod address;
 pub mod announce;

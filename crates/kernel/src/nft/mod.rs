@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 mod compile;
+mod copy;
 mod diff;
 mod handle;
 mod lift;
@@ -19,6 +20,7 @@ mod tests;
 mod value;
 mod vm;
 
+pub use copy::Copy;
 pub use diff::{Change, Changes, diff};
 pub use handle::Nft;
 pub(crate) use notice::notice;

@@ -1,11 +1,13 @@
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use netferry_kernel::address::{Address, Lifetime};
 use netferry_kernel::neighbour::{Neighbour, Neighbourhood};
+use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Changes, Error, Mac, Objects, Then};
 use nix::errno::Errno;
 
-use crate::world::{ip, json, mark, net, pair, run};
+use crate::world::{ip, json, mark, name, net, pair, run};
 
 #[test]
 fn addresses_of_both_families_are_read_back_as_written() {
@@ -71,7 +73,8 @@ fn addresses_of_others_are_in_the_way_and_stay() {
 fn removing_the_first_address_of_a_network_leaves_those_of_others_in_it() {
     let pair = pair();
     let kernel = &pair.here;
-    run(kernel, "sysctl -q -w net.ipv4.conf.here.promote_secondaries=0");
+    let setting = Key::promote_secondaries(&Of::Link(name("here")));
+    kernel.sysctls().apply(&BTreeMap::from([(setting, "0".to_owned())])).unwrap();
     kernel.addresses().converge(&[Address::new(pair.index, net("10.9.0.1/24"))], &mark()).unwrap();
     run(kernel, "ip addr add 10.9.0.2/24 dev here");
     run(kernel, "ip addr add 10.9.0.3/24 dev here");
