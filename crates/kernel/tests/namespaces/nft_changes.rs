@@ -1,7 +1,6 @@
 //! Transactions: atomic, guarded, minimal.
 
 use std::net::Ipv4Addr;
-use std::time::Instant;
 
 use netferry_kernel::nft::{
     Chain, Change, Copy, Data, Datatype, HookKind, HookPoint, Key, LeadsTo, Meta, Policy, Rule, Set, Source,
@@ -32,11 +31,8 @@ fn converge(kernel: &Kernel, want: &Table) -> Vec<Change> {
 fn ten_thousand_elements_load_in_one_transaction_and_one_changes_alone() {
     let kernel = kernel();
     let mut want = table().set("egress", addresses(10_000));
-    let began = Instant::now();
     let steps = converge(&kernel, &want);
-    let took = began.elapsed();
     assert_eq!(steps.len(), 3, "a table, a map, its elements");
-    assert!(took.as_millis() < 2000, "{took:?}");
     assert_eq!(kernel.nft().generation().unwrap(), 2, "one transaction is one generation");
     let ruleset = kernel.nft().observe_named("netferry").unwrap();
     assert_eq!(ruleset.tables[0], want);
