@@ -8,6 +8,28 @@
 //! - [`unixctl`] talks to the daemons themselves.
 //!
 //! This crate knows OVSDB (RFC 7047) and nothing of Kubernetes.
+//!
+//! ```no_run
+//! use netferry_ovs::tables::northbound::{self, LogicalSwitch, LogicalSwitchPort};
+//! use netferry_ovs::{Client, Desired, Options, Owner, Spec, Wanted};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = Spec::new(northbound::DATABASE).table::<LogicalSwitch>().table::<LogicalSwitchPort>();
+//! let client = Client::connect(spec, vec!["unix:/run/ovn/ovnnb_db.sock".parse()?], Options::default()).await?;
+//!
+//! let switch = LogicalSwitch { name: "node-1".into(), ..Default::default() };
+//! let port = LogicalSwitchPort { name: "web_pod-1".into(), ..Default::default() };
+//! let desired = Desired::new()
+//!     .with(Wanted::own(&switch))
+//!     .with(Wanted::own(&port).under::<LogicalSwitch>("node-1", &LogicalSwitch::ports()));
+//! let owner = Owner::new("owner", "example", "id");
+//! client.settle(&desired, &owner, "example").await?;
+//!
+//! let port = client.snapshot().named::<LogicalSwitchPort>("web_pod-1")?;
+//! assert!(port.is_some());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod client;
 pub mod copy;
@@ -23,9 +45,9 @@ pub mod transaction;
 pub mod unixctl;
 pub mod value;
 
-pub use client::{CallError, Client, Driver, Lock, Options, Remote, Status};
+pub use client::{CallError, Client, Driver, Lock, Options, Remote, SettleError, Status};
 pub use copy::{Change, Entry, Replica, Row, Snapshot, TableCopy, Watcher};
-pub use diff::{Desired, DiffError, Hold, Owner, Wanted, diff};
+pub use diff::{Desired, DiffError, Hold, Owner, Wanted, diff, diff_most, diff_part};
 pub use schema::{Refusal, Schema};
 pub use shape::Ref;
 pub use spec::{Condition, Index, Is, Spec};

@@ -144,6 +144,18 @@ impl Spec {
         self
     }
 
+    /// An index on this entry of `external_ids`, in every table added so far whose rows are named by it.
+    #[must_use]
+    pub fn indexed_by_id(mut self, id: &str) -> Spec {
+        let index = Index::MapKey("external_ids", id.to_owned());
+        for table in self.tables.iter_mut().filter(|t| t.decl.key == crate::table::Key::ExternalId) {
+            if !table.indexes.contains(&index) {
+                table.indexes.push(index.clone());
+            }
+        }
+        self
+    }
+
     /// The declarations.
     pub fn decls(&self) -> Vec<&'static TableDecl> {
         self.tables.iter().map(|t| t.decl).collect()

@@ -118,23 +118,31 @@ impl Control {
         Ok(self.command("version", &[]).await?.trim().to_owned())
     }
 
-    /// Ends the daemon and waits until it has closed its socket. `arguments` say how: `--restart` keeps
+    /// Ends the daemon and waits until its process is gone. `arguments` say how: `--restart` keeps
     /// `ovn-controller`'s flows and bindings for its successor, `--cleanup` removes what
     /// `ovs-vswitchd` made in the kernel.
+    ///
+    /// The answer, and the end of the connection after it, come before the daemon has let go of its
+    /// databases and locks: a successor started then would have to share them.
     pub async fn exit(&self, arguments: &[&str]) -> Result<(), ControlError> {
         let failed = |source| self.failed("exit", source);
         let ending = async {
             let (_, mut stream) = self.exchange("exit", arguments).await?;
-            // The process holds its end open until it is gone, whatever it still has to put in order.
+            // Of the process that listens; nothing if it is in a namespace we cannot see into.
+            let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
             let mut rest = [0; 256];
             loop {
                 match stream.read(&mut rest).await {
-                    Ok(0) => return Ok(()),
+                    Ok(0) => break,
                     Ok(_) => {}
-                    Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+                    Err(e) if e.kind() == io::ErrorKind::ConnectionReset => break,
                     Err(e) => return Err(failed(e)),
                 }
             }
+            while pid.is_some_and(runs) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
         };
         timeout(self.limit, ending).await.map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
     }
@@ -205,6 +213,13 @@ impl Control {
     }
 }
 
+/// Is there such a process, and has it not ended? One that nobody has waited for yet has.
+fn runs(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The state follows the name, which is in parentheses and may hold anything.
+    !matches!(stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()), Some('Z' | 'X') | None)
+}
+
 /// Sockets that may be the daemon's, most likely first.
 fn candidates(directory: &Path, daemon: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -249,6 +264,20 @@ mod tests {
             100 events never hit\n";
         let read: Vec<(String, u64)> = read_coverage(text).into_iter().collect();
         assert_eq!(read, [("hmap_pathological".to_owned(), 12), ("txn_success".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn a_process_runs_until_it_has_ended_even_if_nobody_waited_for_it() {
+        assert!(runs(std::process::id() as i32));
+        let mut child =
+            std::process::Command::new("true").stdout(std::process::Stdio::piped()).spawn().unwrap();
+        // Its end of the pipe closes when it ends; until `wait` it is a zombie.
+        std::io::Read::read_to_end(&mut child.stdout.take().unwrap(), &mut Vec::new()).unwrap();
+        while runs(child.id() as i32) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!runs(child.id() as i32));
     }
 
     #[test]

@@ -4,11 +4,13 @@ mod backoff;
 mod drive;
 mod lock;
 mod remote;
+mod settle;
 
 pub use backoff::Backoff;
 pub use drive::Driver;
 pub use lock::Lock;
 pub use remote::{NotARemote, Remote};
+pub use settle::SettleError;
 
 use crate::copy::{Inconsistent, Replica, Snapshot, Watcher};
 use crate::protocol::{RpcError, SessionError, SessionOptions};
@@ -153,6 +155,7 @@ struct Shared {
     status: watch::Sender<Status>,
     /// Some [`Lock`] was dropped.
     lock_dropped: Notify,
+    settling: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
@@ -182,6 +185,7 @@ impl Client {
             sequence: watch::Sender::new(0),
             status: watch::Sender::new(Status::Connecting),
             lock_dropped: Notify::new(),
+            settling: tokio::sync::Mutex::new(()),
         });
         let driver = Driver::new(Arc::new(spec), remotes, options, Arc::clone(&shared), receiver, gone);
         (Client { shared, commands, _alive: Arc::new(alive) }, driver)

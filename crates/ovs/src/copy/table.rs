@@ -77,6 +77,19 @@ impl TableCopy {
         key_of(self.decl, |column| self.value(row, column), id)
     }
 
+    /// The rows with this key, by UUID; see [`key`](TableCopy::key).
+    pub fn with_key(&self, key: &str, id: &str) -> Vec<&Arc<Row>> {
+        match self.decl.key {
+            Key::Singleton => self.rows().take(1).collect(),
+            Key::ExternalId => self.find(&Index::MapKey("external_ids", id.to_owned()), &[Datum::one(key)]),
+            Key::Columns(columns) => {
+                let mut values: Vec<Datum> = key.rsplitn(columns.len(), ' ').map(Datum::one).collect();
+                values.reverse();
+                self.find(&Index::Columns(columns.to_vec()), &values)
+            }
+        }
+    }
+
     pub(crate) fn replace(&mut self, uuid: Uuid, new: Option<Arc<Row>>) {
         let old = match &new {
             Some(row) => self.rows.insert(uuid, Arc::clone(row)),

@@ -1,12 +1,21 @@
 //! What is there: which row is which wanted one, and which of ours nobody wants.
 
-use super::want::Wanted;
+use super::want::{Gathered, Wanted};
 use super::{DiffError, Hold, Owner};
 use crate::copy::{Row, Snapshot, TableCopy};
 use crate::table::Key;
-use crate::value::RowKey;
+use crate::value::{Atom, Datum, RowKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use uuid::Uuid;
+
+/// How far a comparison reaches.
+#[derive(Clone, Copy)]
+pub(super) enum Extent<'a> {
+    /// All rows of ours that are not wanted go.
+    Everything,
+    /// Of those only these.
+    Only(&'a [RowKey]),
+}
 
 pub(super) struct Ground<'a> {
     /// The row that a wanted one is.
@@ -15,106 +24,143 @@ pub(super) struct Ground<'a> {
     pub(super) unwanted: BTreeSet<(&'a str, Uuid)>,
     gone: HashSet<Uuid>,
     keys: HashMap<Uuid, RowKey>,
-    owned: HashSet<Uuid>,
-    concerned: BTreeSet<String>,
-    by_key: HashMap<&'a str, HashMap<String, Vec<Uuid>>>,
+    /// Rows of ours, wanted and unwanted, by table.
+    ours: BTreeMap<String, HashSet<Uuid>>,
+    have: &'a Snapshot,
+    id: String,
+    /// Rows of tables keyed by id, where so many are looked up that it pays.
+    by_id: HashMap<&'a str, HashMap<String, Vec<Uuid>>>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(
         have: &'a Snapshot,
         owner: &Owner,
-        wanted: &BTreeMap<RowKey, Wanted>,
+        wanted: &Gathered<'_>,
+        extent: Extent<'_>,
     ) -> Result<Ground<'a>, DiffError> {
         let mut ground = Ground {
             matched: BTreeMap::new(),
             unwanted: BTreeSet::new(),
             gone: HashSet::new(),
             keys: HashMap::new(),
-            owned: HashSet::new(),
-            concerned: BTreeSet::new(),
-            by_key: HashMap::new(),
+            ours: BTreeMap::new(),
+            have,
+            id: owner.id.clone(),
+            by_id: HashMap::new(),
         };
-        for table in have.tables() {
-            let mut by_key: HashMap<String, Vec<Uuid>> = HashMap::new();
-            for row in table.rows() {
-                if let Some(key) = table.key(row, &owner.id) {
-                    by_key.entry(key).or_default().push(row.uuid);
-                }
-            }
-            ground.by_key.insert(table.decl().name, by_key);
+        if let Extent::Everything = extent {
+            ground.read_ids();
         }
         for (key, row) in wanted {
             let table =
                 have.table(&key.table).ok_or_else(|| DiffError::NotCopied { table: key.table.clone() })?;
-            if let Some(uuid) = ground.find(table, key, row, owner)? {
+            let found = ground.lookup(table, &key.key);
+            if let Some(uuid) = choose(table, &found, key, row, owner)? {
                 ground.matched.insert(key.clone(), uuid);
                 ground.keys.insert(uuid, key.clone());
-                ground.concerned.insert(key.table.clone());
-                if !row.hold.shares() {
-                    ground.owned.insert(uuid);
+                if row.hold.owns() {
+                    ground.ours.entry(key.table.clone()).or_default().insert(uuid);
                 }
             }
         }
-        for table in have.tables() {
-            let name = table.decl().name;
-            for row in table.rows().filter(|row| is_ours(table, row, owner)) {
-                if !ground.keys.contains_key(&row.uuid) {
-                    ground.unwanted.insert((name, row.uuid));
-                    ground.gone.insert(row.uuid);
-                    ground.concerned.insert(name.to_owned());
+        match extent {
+            Extent::Everything => {
+                for table in have.tables() {
+                    table.rows().for_each(|row| ground.consider(table, row, owner));
+                }
+            }
+            // Wanted ones too: there may be a second row of that key.
+            Extent::Only(gone) => {
+                for key in gone.iter().chain(wanted.keys()) {
+                    let Some(table) = have.table(&key.table) else { continue };
+                    for uuid in ground.lookup(table, &key.key) {
+                        let row = table.get(uuid).expect("it was just looked up");
+                        ground.consider(table, row, owner);
+                    }
                 }
             }
         }
         Ok(ground)
     }
 
-    /// The row that `wanted` is. Of several of ours the first stays, the others are unwanted.
-    fn find(
-        &self,
-        table: &TableCopy,
-        key: &RowKey,
-        wanted: &Wanted,
-        owner: &Owner,
-    ) -> Result<Option<Uuid>, DiffError> {
-        let found = self.by_key[table.decl().name].get(&key.key).map_or(&[][..], Vec::as_slice);
-        let ours = |uuid: &&Uuid| table.get(**uuid).is_some_and(|row| is_ours(table, row, owner));
-        let markable = table.decl().column("external_ids").is_some();
-        match wanted.hold {
-            Hold::Own if markable => match found.iter().find(ours) {
-                Some(uuid) => Ok(Some(*uuid)),
-                // An id says nothing about rows that are not ours; a name does.
-                None if found.is_empty() || table.decl().key == Key::ExternalId => Ok(None),
-                None => Err(DiffError::Foreign { row: key.clone() }),
-            },
-            Hold::Own | Hold::Adopt | Hold::Share | Hold::Ensure => {
-                Ok(found.iter().find(ours).or(found.first()).copied())
+    /// A row of ours that nobody wants is unwanted.
+    fn consider(&mut self, table: &'a TableCopy, row: &Row, owner: &Owner) {
+        if is_ours(table, row, owner) && !self.keys.contains_key(&row.uuid) {
+            let name = table.decl().name;
+            self.unwanted.insert((name, row.uuid));
+            self.gone.insert(row.uuid);
+            self.ours.entry(name.to_owned()).or_default().insert(row.uuid);
+        }
+    }
+
+    fn read_ids(&mut self) {
+        for table in self.have.tables().filter(|t| t.decl().key == Key::ExternalId) {
+            let mut by_id: HashMap<String, Vec<Uuid>> = HashMap::new();
+            for row in table.rows() {
+                if let Some(key) = table.key(row, &self.id) {
+                    by_id.entry(key).or_default().push(row.uuid);
+                }
             }
+            self.by_id.insert(table.decl().name, by_id);
+        }
+    }
+
+    /// Rows with this key, by UUID.
+    fn lookup(&self, table: &TableCopy, key: &str) -> Vec<Uuid> {
+        match self.by_id.get(table.decl().name) {
+            Some(by_id) => by_id.get(key).cloned().unwrap_or_default(),
+            None => table.with_key(key, &self.id).into_iter().map(|row| row.uuid).collect(),
+        }
+    }
+
+    /// Those rows of ours of `table` that a value refers to; the shorter of the two lists is walked.
+    pub(super) fn ours_among(&self, table: &str, datum: &Datum) -> BTreeSet<Uuid> {
+        match self.ours.get(table) {
+            None => BTreeSet::new(),
+            Some(ours) if ours.len() < datum.len() => {
+                ours.iter().filter(|uuid| datum.contains(&Atom::Uuid(**uuid))).copied().collect()
+            }
+            Some(ours) => datum.references().filter(|uuid| ours.contains(uuid)).collect(),
         }
     }
 
     /// A row that is not wanted by us but stays: somebody else's.
     pub(super) fn other(&self, key: &RowKey) -> Option<Uuid> {
-        let found = self.by_key.get(key.table.as_str())?.get(&key.key)?;
-        found.iter().find(|uuid| !self.gone.contains(uuid)).copied()
+        let table = self.have.table(&key.table)?;
+        self.lookup(table, &key.key).into_iter().find(|uuid| !self.gone.contains(uuid))
     }
 
     pub(super) fn is_unwanted(&self, uuid: Uuid) -> bool {
         self.gone.contains(&uuid)
     }
 
-    /// Is it wanted, as ours?
-    pub(super) fn owns(&self, uuid: Uuid) -> bool {
-        self.owned.contains(&uuid)
-    }
-
     pub(super) fn key_of(&self, uuid: Uuid) -> Option<&RowKey> {
         self.keys.get(&uuid)
     }
+}
 
-    /// Can references into this table have to change?
-    pub(super) fn concerns(&self, table: &str) -> bool {
-        self.concerned.contains(table)
+/// Which of the rows of a key the wanted one is. Of several of ours the first stays, the others are
+/// unwanted.
+fn choose(
+    table: &TableCopy,
+    found: &[Uuid],
+    key: &RowKey,
+    wanted: &Wanted,
+    owner: &Owner,
+) -> Result<Option<Uuid>, DiffError> {
+    let ours = |uuid: &&Uuid| table.get(**uuid).is_some_and(|row| is_ours(table, row, owner));
+    let markable = table.decl().column("external_ids").is_some();
+    match wanted.hold {
+        Hold::Own if markable => match found.iter().find(ours) {
+            Some(uuid) => Ok(Some(*uuid)),
+            // An id says nothing about rows that are not ours; a name does.
+            None if found.is_empty() || table.decl().key == Key::ExternalId => Ok(None),
+            None => Err(DiffError::Foreign { row: key.clone() }),
+        },
+        Hold::Own | Hold::Adopt | Hold::Share | Hold::Ensure | Hold::IfThere => {
+            Ok(found.iter().find(ours).or(found.first()).copied())
+        }
     }
 }
 

@@ -3,9 +3,11 @@ use super::*;
 use crate::shape::Ref;
 use crate::spec::Spec;
 use crate::table::{Key, Table};
-use crate::transaction::Operation;
+use crate::transaction::{Columns, Operation};
+use crate::value::Datum;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
 
 /// Every kind of relation there is: children held strongly, with and without a place for a mark, members
 /// held weakly, a shared root that cannot be marked, held strongly by roots and by children.
@@ -271,6 +273,39 @@ proptest! {
         prop_assert_eq!(empties_dropped(&model.rows), empties_dropped(&before));
     }
 
+    /// Naming every row there was and is comes to the same as naming none.
+    #[test]
+    fn a_part_that_is_everything_gives_the_whole_difference(
+        theirs in their_world(), first in world("u", &["common"]), second in world("u", &["common"]),
+    ) {
+        let mut model = model();
+        settle(&mut model, &theirs, &them());
+        settle(&mut model, &first, &us());
+        let gone: Vec<RowKey> = first.desired().gathered(&us()).unwrap().into_keys().collect();
+        let have = model.snapshot();
+        let part = diff_part(&second.desired(), &gone, &have, &us()).unwrap();
+        prop_assert_eq!(part, diff(&second.desired(), &have, &us()).unwrap());
+    }
+
+    /// What cannot be done is said, and does not keep the rest from being done.
+    #[test]
+    fn rows_in_trouble_leave_the_others_to_be_put_right(
+        first in world("u", &[]), second in world("u", &[]), strange in proptest::sample::subsequence((0..6).collect::<Vec<usize>>(), 0..3),
+    ) {
+        let mut model = model();
+        settle(&mut model, &first, &us());
+        let mut desired = second.desired();
+        for n in &strange {
+            // A port in a switch that is nowhere; some of these ports exist, elsewhere.
+            let row = Port { name: format!("x{n}"), ..Port::default() };
+            desired.add(Wanted::own(&row).under::<Switch>("nowhere", &Switch::ports()));
+        }
+        let (transaction, wrong) = diff_most(&desired, &model.snapshot(), &us());
+        prop_assert_eq!(wrong.is_empty(), strange.is_empty());
+        model.apply(&transaction).unwrap();
+        prop_assert_eq!(World::shown(&model, "us"), second);
+    }
+
     /// Each row of ours that differs costs at most two operations, whatever else there is.
     #[test]
     fn operations_are_bounded_by_what_differs(
@@ -425,4 +460,92 @@ fn what_cannot_be_is_refused_with_the_row_and_the_reason() {
     }
     let empty = Snapshot::empty(&Spec::new("Toy"));
     assert_eq!(diff(&Desired::new(), &empty, &us()), Err(DiffError::NotLoaded));
+}
+
+#[test]
+fn a_part_touches_neither_the_rest_nor_foreign_rows_of_the_same_name() {
+    let mut model = model();
+    settle(&mut model, &many_ports(100), &us());
+    let port = Port { name: "new".into(), ..Port::default() };
+    let desired = Desired::new().with(Wanted::own(&port).under::<Switch>("s", &Switch::ports()));
+    let gone = [RowKey::new("Port", "p7"), RowKey::new("Port", "never there"), RowKey::new("Port", "new")];
+    let transaction = diff_part(&desired, &gone, &model.snapshot(), &us()).unwrap();
+    assert_eq!(transaction.operations().len(), 2, "insert the port; exchange it for the other in the switch");
+    model.apply(&transaction).unwrap();
+    let have = model.snapshot();
+    let names: BTreeSet<String> = have.all::<Port>().unwrap().into_iter().map(|p| p.row.name).collect();
+    assert!(names.contains("new") && !names.contains("p7"));
+    assert_eq!(names.len(), 100);
+    assert!(diff_part(&Desired::new(), &[RowKey::new("Port", "p1")], &have, &them()).unwrap().is_empty());
+}
+
+#[test]
+fn what_a_daemon_has_yet_to_make_is_not_missed_and_seen_to_once_it_is_there() {
+    let mut model = model();
+    let desired = Desired::new().with(Wanted::if_there::<Switch>("s").put("config", "bound", "yes"));
+    assert!(diff(&desired, &model.snapshot(), &us()).unwrap().is_empty());
+    settle(&mut model, &many_ports(1), &them());
+    model.apply(&diff(&desired, &model.snapshot(), &us()).unwrap()).unwrap();
+    let switch = model.snapshot().named::<Switch>("s").unwrap().unwrap();
+    assert_eq!((switch.config["bound"].as_str(), switch.external_ids["owner"].as_str()), ("yes", "them"));
+}
+
+#[test]
+fn each_row_in_trouble_is_named_once_and_left_as_it_is() {
+    let mut model = model();
+    let mut theirs = many_ports(1);
+    theirs.switches.insert("t".into(), (0, BTreeSet::new()));
+    settle(&mut model, &theirs, &them());
+    let mine = Group { name: "mine".into(), ..Group::default() };
+    let lists = Group {
+        name: "lists".into(),
+        ports: [Ref::key::<Port>("p0"), Ref::key::<Port>("nobody")].into(),
+        ..Group::default()
+    };
+    let coloured = Port { name: "p1".into(), colour: "red".into(), ..Port::default() };
+    let rule = Rule { label: Some(Ref::key::<Label>("none")), ..Rule::default() };
+    let desired = Desired::new()
+        .with(Wanted::own(&Switch { name: "t".into(), ..Switch::default() }))
+        .with(Wanted::own(&mine))
+        .with(Wanted::own(&mine))
+        .with(Wanted::own(&lists))
+        .with(Wanted::own(&coloured).under::<Switch>("s", &Switch::ports()))
+        .with(Wanted::own_as("r", &rule).under::<Group>("mine", &Group::rules()));
+    let (transaction, wrong) = diff_most(&desired, &model.snapshot(), &us());
+    let mut texts: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    texts.sort();
+    assert_eq!(
+        texts,
+        [
+            "Group \"mine\" is wanted twice",
+            "Switch \"t\" exists and is not ours",
+            "column colour of Port \"p1\" is to be set, and schema version 1.2.3 does not have it",
+            "column label of Rule \"r\" refers to Label \"none\", which neither exists nor is wanted",
+            "column ports of Group \"lists\" refers to Port \"nobody\", which neither exists nor is wanted",
+        ]
+    );
+    model.apply(&transaction).unwrap();
+    let have = model.snapshot();
+    assert_eq!(have.named::<Group>("lists").unwrap().unwrap().ports.len(), 1);
+    assert!(have.named::<Group>("mine").unwrap().unwrap().rules.is_empty());
+    assert_eq!(World::shown(&model, "them"), theirs);
+}
+
+#[test]
+#[ignore = "prints times; run by hand"]
+fn times_of_a_difference_among_many_rows() {
+    for count in [1_000, 10_000] {
+        let mut model = model();
+        settle(&mut model, &many_ports(count), &us());
+        let have = model.snapshot();
+        let desired = many_ports(count).desired();
+        let start = std::time::Instant::now();
+        diff(&desired, &have, &us()).unwrap();
+        let whole = start.elapsed();
+        let port = Port { name: "new".into(), ..Port::default() };
+        let one = Desired::new().with(Wanted::own(&port).under::<Switch>("s", &Switch::ports()));
+        let start = std::time::Instant::now();
+        diff_part(&one, &[RowKey::new("Port", "p7")], &have, &us()).unwrap();
+        println!("{count} rows: whole {whole:?}, part {:?}", start.elapsed());
+    }
 }

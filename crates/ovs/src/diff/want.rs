@@ -1,10 +1,11 @@
 //! Rows that are wanted.
 
 use super::{DiffError, Owner};
-use crate::copy::key_of;
+use crate::copy::{Snapshot, key_of};
 use crate::shape::ColumnType;
 use crate::table::{Column, Key, Table, TableDecl};
 use crate::value::{Atom, Datum, RowKey};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a wanted row is to us.
@@ -19,11 +20,14 @@ pub enum Hold {
     Share,
     /// As [`Share`](Hold::Share), but made (without mark) if missing.
     Ensure,
+    /// As [`Share`](Hold::Share), and nothing at all while it is missing: rows that a daemon makes when
+    /// it gets to it.
+    IfThere,
 }
 
 impl Hold {
-    pub(super) fn shares(self) -> bool {
-        matches!(self, Hold::Share | Hold::Ensure)
+    pub(super) fn owns(self) -> bool {
+        matches!(self, Hold::Own | Hold::Adopt)
     }
 }
 
@@ -60,6 +64,11 @@ impl Wanted {
     /// As [`share`](Wanted::share), made if it does not exist.
     pub fn ensure<T: Table>(key: impl Into<String>) -> Wanted {
         Wanted::bare::<T>(Some(key.into()), Hold::Ensure)
+    }
+
+    /// As [`share`](Wanted::share), nothing while it does not exist.
+    pub fn if_there<T: Table>(key: impl Into<String>) -> Wanted {
+        Wanted::bare::<T>(Some(key.into()), Hold::IfThere)
     }
 
     /// A row by its declaration, for callers that have no struct for it.
@@ -128,19 +137,24 @@ impl Wanted {
     }
 
     pub(super) fn merges(&self, column: &str) -> bool {
-        self.hold.shares() || self.decl.column(column).is_some_and(|c| c.merge)
+        !self.hold.owns() || self.decl.column(column).is_some_and(|c| c.merge)
     }
 
     fn row_key(&self, owner: &Owner) -> Result<RowKey, DiffError> {
         let from_columns = || key_of(self.decl, |column| self.columns.get(column), &owner.id);
         let key = match (&self.key, self.decl.key) {
-            (Some(key), _) => Some(key.clone()),
-            (None, Key::Columns(_) | Key::ExternalId | Key::Singleton) => from_columns(),
+            // Whatever the caller calls the one row.
+            (_, Key::Singleton) => Some(String::new()),
+            (Some(key), Key::Columns(_) | Key::ExternalId) => Some(key.clone()),
+            (None, Key::Columns(_) | Key::ExternalId) => from_columns(),
         };
         let table = self.decl.name;
         key.map(|key| RowKey::new(table, key)).ok_or_else(|| DiffError::Keyless { table: table.to_owned() })
     }
 }
+
+/// Wanted rows by key.
+pub(super) type Gathered<'a> = BTreeMap<RowKey, Cow<'a, Wanted>>;
 
 /// All rows that are wanted of one owner.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -166,31 +180,75 @@ impl Desired {
         self
     }
 
+    /// Leaves the row of an error as it is, or a reference of it out; false if that is not possible.
+    pub(super) fn set_aside(&mut self, error: &DiffError, have: &Snapshot, owner: &Owner) -> bool {
+        let Some(row) = error.row() else { return false };
+        let is_it = |w: &Wanted| w.row_key(owner).as_ref() == Ok(row);
+        match error {
+            DiffError::Dangling { column, to, .. } if is_set(have, &row.table, column) => {
+                for wanted in self.rows.iter_mut().filter(|w| is_it(w)) {
+                    let Some(datum) = wanted.columns.remove(column) else { continue };
+                    let gone = Atom::from(to.clone());
+                    let rest = Datum::set(datum.atoms().iter().filter(|a| **a != gone).cloned());
+                    wanted.columns.insert(column.clone(), rest);
+                }
+            }
+            DiffError::Twice { .. } => {
+                let first = self.rows.iter().position(is_it);
+                let mut at = 0;
+                self.rows.retain(|w| {
+                    at += 1;
+                    !is_it(w) || Some(at - 1) == first
+                });
+            }
+            DiffError::NotLoaded
+            | DiffError::NotCopied { .. }
+            | DiffError::Keyless { .. }
+            | DiffError::Foreign { .. }
+            | DiffError::Missing { .. }
+            | DiffError::Dangling { .. }
+            | DiffError::Orphan { .. }
+            | DiffError::NoColumn { .. } => {
+                let below =
+                    |w: &Wanted| w.parents.iter().any(|(d, key, _)| d.name == row.table && *key == row.key);
+                let missing = matches!(error, DiffError::Missing { .. });
+                for wanted in self.rows.iter_mut().filter(|w| is_it(w) || missing && below(w)) {
+                    let Ok(key) = wanted.row_key(owner) else { continue };
+                    *wanted = Wanted::dynamic(wanted.decl, key.key, Hold::IfThere);
+                }
+            }
+        }
+        true
+    }
+
     /// Rows by key, children entered into their parents' references.
-    pub(super) fn gathered(&self, owner: &Owner) -> Result<BTreeMap<RowKey, Wanted>, DiffError> {
-        let mut rows = BTreeMap::new();
+    pub(super) fn gathered(&self, owner: &Owner) -> Result<Gathered<'_>, DiffError> {
+        let mut rows: Gathered<'_> = BTreeMap::new();
         let mut children = Vec::new();
         for row in &self.rows {
             let key = row.row_key(owner)?;
-            let mut row = row.clone();
+            let mut row = Cow::Borrowed(row);
             // A row that is made must carry its key; where it is shared the key is there already.
-            if let (Key::Columns([column]), true) = (row.decl.key, row.hold != Hold::Share) {
-                row.columns.entry((*column).to_owned()).or_insert_with(|| Datum::one(key.key.as_str()));
+            if let Key::Columns([column]) = row.decl.key
+                && (row.hold.owns() || row.hold == Hold::Ensure)
+                && !row.columns.contains_key(*column)
+            {
+                row.to_mut().columns.insert((*column).to_owned(), Datum::one(key.key.as_str()));
             }
-            let parents = std::mem::take(&mut row.parents);
-            children.extend(parents.into_iter().map(|parent| (key.clone(), parent)));
+            children.extend(row.parents.iter().map(|parent| (key.clone(), parent.clone())));
             if rows.insert(key.clone(), row).is_some() {
                 return Err(DiffError::Twice { row: key });
             }
         }
         let mut listed: BTreeMap<(RowKey, &'static str), Vec<Atom>> = BTreeMap::new();
         for (child, (decl, parent, column)) in children {
-            let key = RowKey::new(decl.name, parent.as_str());
-            rows.entry(key.clone()).or_insert_with(|| Wanted::dynamic(decl, parent, Hold::Share));
+            let singleton = decl.key == Key::Singleton;
+            let key = RowKey::new(decl.name, if singleton { "" } else { parent.as_str() });
+            rows.entry(key.clone()).or_insert_with(|| Cow::Owned(Wanted::dynamic(decl, parent, Hold::Share)));
             listed.entry((key, column)).or_default().push(child.into());
         }
         for ((parent, column), atoms) in listed {
-            let parent = rows.get_mut(&parent).expect("entered above");
+            let parent = rows.get_mut(&parent).expect("entered above").to_mut();
             let already = parent.columns.remove(column);
             let all = already.iter().flat_map(Datum::atoms).cloned().chain(atoms);
             parent.columns.insert(column.to_owned(), Datum::set(all));
@@ -209,4 +267,8 @@ impl FromIterator<Wanted> for Desired {
     fn from_iter<I: IntoIterator<Item = Wanted>>(rows: I) -> Desired {
         Desired { rows: rows.into_iter().collect() }
     }
+}
+
+fn is_set(have: &Snapshot, table: &str, column: &str) -> bool {
+    have.schema().and_then(|s| s.column(table, column)).is_some_and(|c| c.value.is_none() && c.max > 1)
 }

@@ -1,6 +1,6 @@
 //! The `_Server` database: is this server fit to be talked to?
 
-use super::session::SessionError;
+use super::error::SessionError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

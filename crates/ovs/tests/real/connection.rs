@@ -160,3 +160,46 @@ async fn a_precondition_that_no_longer_holds_stops_the_transaction() {
     let now = client.snapshot().named::<AddressSet>("a").unwrap().unwrap();
     assert_eq!(now.addresses, ["10.0.0.1".to_owned()].into());
 }
+
+mod remotes {
+    netferry_ovs::tables! { "OVN_Northbound";
+        /// Where the server listens.
+        Listener = "Connection" by netferry_ovs::Key::Columns(&["target"]) => {
+            target: String,
+            inactivity_probe: Option<i64>,
+            status: netferry_ovs::tables::Strings [status],
+        }
+        /// The root that refers to it.
+        Root = "NB_Global" by netferry_ovs::Key::Singleton => { connections: netferry_ovs::tables::Refs, }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_sign_of_life_over_tcp_gets_one() {
+    use remotes::{Listener, Root};
+    let server = Server::start_listening(NORTHBOUND, "db:OVN_Northbound,NB_Global,connections");
+    let local = server.client(Spec::new("OVN_Northbound").table::<Listener>().table::<Root>()).await;
+    let mut transaction = Transaction::new();
+    let target = "ptcp:0:127.0.0.1".to_owned();
+    let listener =
+        transaction.insert(&Listener { target, inactivity_probe: Some(200), ..Default::default() });
+    transaction.insert(&Root { connections: [listener].into() });
+    local.transact(&transaction).await.unwrap();
+    let port = in_time(
+        "listening",
+        local.until(|now| now.single::<Listener>().unwrap()?.status.get("bound_port").cloned()),
+    )
+    .await;
+
+    let remote = format!("tcp:127.0.0.1:{port}").parse().unwrap();
+    let spec = Spec::new("OVN_Northbound").table::<AddressSet>();
+    let client =
+        in_time("connecting", Client::connect(spec, vec![remote], Options::default())).await.unwrap();
+    let mut status = client.status();
+    let left = status.wait_for(|s| matches!(s, netferry_ovs::Status::Away { .. }));
+    let left = tokio::time::timeout(std::time::Duration::from_secs(2), left).await;
+    assert!(left.is_err(), "the server gave up a client that answers");
+    let mut transaction = Transaction::new();
+    transaction.insert(&AddressSet { name: "a".into(), ..Default::default() });
+    client.transact(&transaction).await.unwrap();
+}

@@ -62,11 +62,21 @@ pub(crate) fn need(path: &str) {
 pub(crate) struct Server {
     pub(crate) dir: tempfile::TempDir,
     daemon: Option<Daemon>,
+    also: Option<String>,
 }
 
 impl Server {
     pub(crate) fn start(schema: &str) -> Server {
         Server::with(schema, |dir, schema| vec!["create".into(), dir.join("db"), schema.into()])
+    }
+
+    /// Listens at a second remote too.
+    pub(crate) fn start_listening(schema: &str, remote: &str) -> Server {
+        let mut server = Server::start(schema);
+        server.kill();
+        server.also = Some(format!("--remote={remote}"));
+        server.resume();
+        server
     }
 
     /// A cluster of one: unlike a standalone server it keeps a history to resume from.
@@ -84,7 +94,7 @@ impl Server {
         let made =
             Command::new("ovsdb-tool").args(create(dir.path(), schema)).output().expect("ovsdb-tool runs");
         assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Server { dir, daemon: None };
+        let mut server = Server { dir, daemon: None, also: None };
         server.resume();
         server
     }
@@ -103,12 +113,13 @@ impl Server {
 
     /// Starts it with the file it had.
     pub(crate) fn resume(&mut self) {
-        let arguments = [
+        let mut arguments = vec![
             self.path("db").display().to_string(),
             format!("--remote=punix:{}", self.path("sock").display()),
             format!("--unixctl={}", self.path("ctl").display()),
             "--no-chdir".to_owned(),
         ];
+        arguments.extend(self.also.clone());
         self.daemon = Some(Daemon::start("ovsdb-server", &arguments));
     }
 

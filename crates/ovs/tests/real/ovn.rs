@@ -1,26 +1,24 @@
 //! Together with OVN's own daemons.
 
-use crate::daemons::{Daemon, NORTHBOUND, SOUTHBOUND, Server, in_time, need};
+use crate::daemons::{Daemon, NORTHBOUND, SOUTHBOUND, Server, VSWITCH, in_time, need};
 use netferry_ovs::tables::northbound::{
     Acl, AddressSet, GatewayChassis, LoadBalancer, LoadBalancerGroup, LogicalRouter, LogicalRouterPort,
     LogicalSwitch, LogicalSwitchPort, Nat, PortGroup, StaticMacBinding,
 };
 use netferry_ovs::tables::southbound::{Chassis, DatapathBinding, Encap, PortBinding};
 use netferry_ovs::unixctl::Control;
-use netferry_ovs::{Client, Desired, Owner, Ref, Spec, Wanted, diff};
+use netferry_ovs::{Client, Desired, Owner, Ref, RowKey, Spec, Wanted, diff};
+use std::process::Command;
 
 fn owner() -> Owner {
     Owner::new("netferry-test", "yes", "netferry-id").with_whole_table("Static_MAC_Binding")
 }
 
 async fn settle(client: &Client, desired: &Desired) -> usize {
-    let transaction = diff(desired, &client.snapshot(), &owner()).unwrap();
-    if !transaction.is_empty() {
-        in_time("settling", client.transact(&transaction)).await.unwrap();
-    }
+    let operations = in_time("settling", client.settle(desired, &owner(), "a test")).await.unwrap();
     let again = diff(desired, &client.snapshot(), &owner()).unwrap();
     assert!(again.is_empty(), "the server does not show what was wanted: {:#?}", again.operations());
-    transaction.operations().len()
+    operations
 }
 
 fn northbound() -> Spec {
@@ -141,6 +139,38 @@ async fn a_real_server_takes_every_difference_and_then_shows_none() {
 }
 
 #[tokio::test]
+async fn tasks_that_settle_at_once_make_each_row_once() {
+    let server = Server::start(NORTHBOUND);
+    let client = server.client(northbound()).await;
+    let each = (0..8).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move { client.settle(&topology(&["a", "bb"]), &owner(), "a test").await.unwrap() })
+    });
+    let mut operations = Vec::new();
+    for task in each.collect::<Vec<_>>() {
+        operations.push(in_time("settling", task).await.unwrap());
+    }
+    assert_eq!(operations.iter().filter(|n| **n > 0).count(), 1, "{operations:?}");
+    assert_eq!(client.snapshot().table("Logical_Switch").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn one_pod_among_many_rows_is_added_and_removed_as_a_part() {
+    let server = Server::start(NORTHBOUND);
+    let client = server.client(northbound().indexed_by_id("netferry-id")).await;
+    settle(&client, &topology(&["a", "bb"])).await;
+    let group = Wanted::share::<PortGroup>("pods")
+        .set(&PortGroup::ports(), &[Ref::key::<LogicalSwitchPort>("ccc")].into());
+    let pod = Desired::new().with(port("ccc")).with(group);
+    assert_eq!(client.settle_part(&pod, &[], &owner(), "add").await.unwrap(), 3);
+    assert_eq!(client.settle_part(&pod, &[], &owner(), "again").await.unwrap(), 0);
+    assert_eq!(settle(&client, &topology(&["a", "bb", "ccc"])).await, 0, "the parts make the whole");
+    let gone = [RowKey::new("Logical_Switch_Port", "ccc")];
+    assert_eq!(client.settle_part(&Desired::new(), &gone, &owner(), "remove").await.unwrap(), 1);
+    assert_eq!(settle(&client, &topology(&["a", "bb"])).await, 0);
+}
+
+#[tokio::test]
 async fn two_writers_of_one_switch_do_not_get_in_each_others_way() {
     let server = Server::start(NORTHBOUND);
     let (first, second) = (server.client(northbound()).await, server.client(northbound()).await);
@@ -225,4 +255,56 @@ async fn ports_written_northbound_are_bound_southbound_by_northd() {
     assert!(control.version().await.unwrap().starts_with("ovn-northd "));
     control.exit(&[]).await.unwrap();
     assert!(Control::find(north.dir.path(), "northd").await.is_err(), "it has ended");
+}
+
+#[tokio::test]
+async fn a_port_on_the_switch_is_ours_while_the_bridge_and_the_settings_are_shared() {
+    use netferry_ovs::tables::vswitch::{Bridge, Interface, OpenVSwitch, Port};
+    let server = Server::start(VSWITCH);
+    let spec = Spec::new("Open_vSwitch")
+        .table::<OpenVSwitch>()
+        .table::<Bridge>()
+        .table::<Port>()
+        .table::<Interface>();
+    let client = server.client(spec).await;
+    let vsctl = |arguments: &[&str]| {
+        let database = format!("--db={}", server.remote());
+        let done = Command::new("ovs-vsctl").args(["--no-wait", &database]).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    };
+    let root = Desired::new().with(Wanted::ensure::<OpenVSwitch>("").put("external_ids", "system-id", "n1"));
+    settle(&client, &root).await;
+    vsctl(&["add-br", "br-int", "--", "set", "open", ".", "external-ids:others=1"]);
+    in_time("the bridge", client.until(|now| now.named::<Bridge>("br-int").unwrap())).await;
+
+    let wanted = |mtu: i64| {
+        let interface = Interface {
+            name: "mp0".into(),
+            kind: "internal".into(),
+            mtu_request: Some(mtu),
+            external_ids: [("iface-id".to_owned(), "k8s-n1".to_owned())].into(),
+            ..Default::default()
+        };
+        let port = Port { name: "mp0".into(), ..Default::default() };
+        Desired::new()
+            .with(Wanted::share::<OpenVSwitch>("").put("external_ids", "system-id", "n1"))
+            .with(Wanted::own(&interface).under::<Port>("mp0", &Port::interfaces()))
+            .with(Wanted::own(&port).under::<Bridge>("br-int", &Bridge::ports()))
+    };
+    settle(&client, &wanted(1400)).await;
+    assert_eq!(vsctl(&["list-ports", "br-int"]), "mp0");
+    vsctl(&["set", "interface", "mp0", "external-ids:ovn-installed=true"]);
+    let installed = |now: &netferry_ovs::Snapshot| {
+        let interface = now.named::<Interface>("mp0").unwrap()?;
+        interface.external_ids.contains_key("ovn-installed").then_some(())
+    };
+    in_time("what ovn-controller writes", client.until(installed)).await;
+    assert_eq!(settle(&client, &wanted(1400)).await, 0);
+    assert_eq!(settle(&client, &wanted(1300)).await, 1);
+    assert_eq!(vsctl(&["get", "interface", "mp0", "mtu_request"]), "1300");
+
+    settle(&client, &Desired::new()).await;
+    assert_eq!(vsctl(&["list-ports", "br-int"]), "");
+    assert_eq!(vsctl(&["get", "open", ".", "external-ids"]), "{others=\"1\", system-id=n1}");
 }
