@@ -47,7 +47,31 @@ pub(crate) fn lines(text: &str, directory: &Path, accepted: &[Regex]) -> Vec<Str
     if !accepted.is_empty() {
         lines.dedup_by(|a, b| a.is_empty() && b.is_empty());
     }
-    lines
+    sort_owners(lines)
+}
+
+/// The entries of `managedFields` in one order: servers sort them by whole seconds, so that two writes within
+/// one stand as it happens.
+fn sort_owners(lines: Vec<String>) -> Vec<String> {
+    let mut sorted = Vec::with_capacity(lines.len());
+    let mut rest = lines.into_iter().peekable();
+    while let Some(line) = rest.next() {
+        let indent =
+            line.strip_suffix("managedFields:").filter(|indent| indent.trim().is_empty()).map(str::to_owned);
+        sorted.push(line);
+        let Some(indent) = indent else { continue };
+        let (first, more) = (format!("{indent}- "), format!("{indent}  "));
+        let mut entries: Vec<Vec<String>> = Vec::new();
+        while let Some(line) = rest.next_if(|line| line.starts_with(&first) || line.starts_with(&more)) {
+            match entries.last_mut() {
+                Some(entry) if !line.starts_with(&first) => entry.push(line),
+                Some(_) | None => entries.push(vec![line]),
+            }
+        }
+        entries.sort();
+        sorted.extend(entries.into_iter().flatten());
+    }
+    sorted
 }
 
 /// Prints what one has and the other has not, by the longest run of lines they share.
