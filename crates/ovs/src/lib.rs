@@ -2,8 +2,8 @@
 //!
 //! - [`Client`] keeps an in-memory copy of a database ([`Snapshot`]), tells what changes in it
 //!   ([`Watcher`]) and sends [`Transaction`]s.
-//! - [`diff`] makes the smallest transaction that turns the rows that are into the rows that are wanted.
-//! - [`tables`] declares the tables of `Open_vSwitch`, `OVN_Northbound` and `OVN_Southbound` that we use.
+//! - [`diff()`] makes the smallest transaction that turns the rows that are into the rows that are wanted.
+//! - [`mod@tables`] declares the tables of `Open_vSwitch`, `OVN_Northbound` and `OVN_Southbound` that we use.
 //! - [`protocol`] is the same protocol without I/O.
 //! - [`unixctl`] talks to the daemons themselves.
 //!

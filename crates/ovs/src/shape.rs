@@ -152,7 +152,7 @@ pub enum Ref {
     Uuid(Uuid),
     /// A row that the same transaction inserts under this name.
     Named(String),
-    /// Whichever row has this key; resolved by [`diff`](crate::diff).
+    /// Whichever row has this key; resolved by [`diff`](crate::diff()).
     Key(RowKey),
 }
 

@@ -8,7 +8,7 @@ use crate::value::Datum;
 pub enum Key {
     /// By the text of these columns, joined with a space.
     Columns(&'static [&'static str]),
-    /// By an entry of `external_ids` whose name the caller of [`diff`](crate::diff) gives.
+    /// By an entry of `external_ids` whose name the caller of [`diff`](crate::diff()) gives.
     ExternalId,
     /// The table has one row; its key is the empty text.
     Singleton,

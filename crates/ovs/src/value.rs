@@ -75,7 +75,7 @@ pub enum Atom {
     Uuid(Uuid),
     /// A reference to a row that the same transaction inserts under this name.
     Named(String),
-    /// A reference by key. Only in wanted rows: [`diff`](crate::diff) replaces it before anything is sent.
+    /// A reference by key. Only in wanted rows: [`diff`](crate::diff()) replaces it before anything is sent.
     Key(Box<RowKey>),
 }
 

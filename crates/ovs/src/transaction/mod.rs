@@ -210,7 +210,7 @@ pub enum TransactionError {
         /// Its beginning.
         text: String,
     },
-    /// A reference by key was left in it; only [`diff`](crate::diff) resolves those.
+    /// A reference by key was left in it; only [`diff`](crate::diff()) resolves those.
     #[error("the transaction cannot be sent")]
     Unresolved(#[from] Unresolved),
 }

@@ -21,7 +21,7 @@ pub enum Mutation {
     Add(String, i64),
 }
 
-/// One operation of a [`Transaction`].
+/// One operation of a [`Transaction`](super::Transaction).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Makes a row, known under `name` to the other operations.
