@@ -47,7 +47,7 @@ use std::sync::{Arc, LazyLock};
 
 pub use definition::{definition_cells, definition_columns};
 pub use event::{event_from_core, event_to_core};
-pub use openapi::{openapi_document, openapi_group_versions};
+pub use openapi::openapi_document;
 pub use pod::{admit_pod, pod_service_account};
 pub use protobuf::{ProtobufError, protobuf_to_json};
 pub use service::{Allocated, Ranges, allocate_service};

@@ -39,11 +39,6 @@ pub fn openapi_document(group_version: &str) -> Option<&'static [u8]> {
     DOCUMENTS.iter().find(|d| d.place == group_version).map(|d| d.text.as_bytes())
 }
 
-/// The group-versions [`openapi_document`] knows, sorted.
-pub fn openapi_group_versions() -> impl Iterator<Item = &'static str> {
-    DOCUMENTS.iter().map(|d| d.place)
-}
-
 /// The types a group's document describes, by name.
 pub(super) fn components(group: &str) -> Option<&'static Value> {
     static READ: LazyLock<BTreeMap<&'static str, Value>> = LazyLock::new(|| {

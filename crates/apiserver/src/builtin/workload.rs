@@ -10,6 +10,7 @@ use super::table::{self, AGE, Heading, NAME, columns};
 use super::validate;
 use crate::field::{FieldError, Path, Problem};
 use crate::resource::{Behaviour, Column, Subresource, Through};
+use crate::selector::LabelSelector;
 
 /// Which of the three.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Behaviour for Workloads {
     fn warnings(&self, object: &Value) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.0 != Kind::DaemonSet {
-            let complaints = validate::label_1123_complaints(text(object, "/metadata/name"));
+            let complaints = crate::names::dns1123_label(text(object, "/metadata/name"));
             if !complaints.is_empty() {
                 warnings.push(format!(
                     "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; \
@@ -292,7 +293,8 @@ fn template_errors(object: &Value, kind: &str) -> Vec<FieldError> {
 fn mismatch(object: &Value) -> Option<FieldError> {
     let labels = object.pointer("/spec/template/metadata/labels").unwrap_or(&Value::Null);
     let selector = object.pointer("/spec/selector").unwrap_or(&Value::Null);
-    let matches = !selector.is_null() && validate::selects(selector, labels);
+    let matches = LabelSelector::from_object(Some(selector))
+        .is_some_and(|selector| selector.matches_labels(labels.as_object()));
     (!matches).then(|| {
         FieldError::invalid(
             Path::new("spec.template.metadata.labels"),

@@ -31,7 +31,7 @@ pub(crate) use formats::compiled as compiled_pattern;
 pub use formats::is_known as is_known_format;
 pub use meta::object_meta;
 pub use parse::{Loader, ParseError};
-pub use prune::{prune, prune_builtin, unknown_fields};
+pub use prune::{prune, prune_builtin};
 pub use validate::{validate, validate_lists, validate_value};
 
 /// A shared schema node. Built-in types may be recursive, so a node can be promised first

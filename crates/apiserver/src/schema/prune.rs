@@ -34,11 +34,6 @@ pub fn prune_builtin(schema: &Schema, object: &mut Value) -> Vec<String> {
     unknown(schema, object, "", true)
 }
 
-/// The paths of the fields a built-in type does not have, sorted; the object stays as it is.
-pub fn unknown_fields(schema: &Schema, object: &Value) -> Vec<String> {
-    unknown(schema, &mut object.clone(), "", true)
-}
-
 fn unknown(schema: &Schema, value: &mut Value, at: &str, drop: bool) -> Vec<String> {
     let mut walk = Walk { drop, paths: Vec::new() };
     walk.known(schema, value, at, false);

@@ -39,17 +39,6 @@ impl LabelSelector {
         Some(LabelSelector { requirements })
     }
 
-    /// A plain map of labels, as Services have it: all must be there. No map, or an empty one, selects nothing.
-    pub fn from_map(selector: Option<&Value>) -> Option<LabelSelector> {
-        let map = selector?.as_object().filter(|map| !map.is_empty())?;
-        let requirements = map.iter().map(|(key, value)| Requirement {
-            key: key.clone(),
-            operator: Operator::In,
-            values: BTreeSet::from([value.as_str().unwrap_or_default().to_owned()]),
-        });
-        Some(LabelSelector { requirements: requirements.collect() })
-    }
-
     /// What is wrong with a `LabelSelector` object.
     pub fn validate_object(selector: &Value, path: &Path) -> Vec<FieldError> {
         let mut errors = validate_labels(selector.get("matchLabels"), &path.child("matchLabels"));

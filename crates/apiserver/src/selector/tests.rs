@@ -101,7 +101,6 @@ fn a_selector_inside_an_object_selects_what_it_says() {
     assert_eq!(LabelSelector::from_object(None), None);
     let unknown = json!({"matchExpressions": [{"key": "tier", "operator": "Gt", "values": ["1"]}]});
     assert_eq!(LabelSelector::from_object(Some(&unknown)), None);
-    assert_eq!(LabelSelector::from_map(Some(&json!({}))), None);
 }
 
 #[test]

@@ -402,7 +402,7 @@ fn tolerations(spec: &Value, path: &Path) -> Vec<FieldError> {
 /// What a client is told about a pod that is legal and probably not meant.
 pub(super) fn pod_warnings(pod: &Value) -> Vec<String> {
     let mut said = Vec::new();
-    let complaints = common::label_1123_complaints(text(pod, "/metadata/name"));
+    let complaints = crate::names::dns1123_label(text(pod, "/metadata/name"));
     if !text(pod, "/metadata/name").is_empty() && !complaints.is_empty() {
         said.push(format!(
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
