@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use crate::mtu::Mtu;
+
 /// What a zone is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
@@ -76,10 +78,38 @@ impl Topology {
     }
 }
 
-/// How much smaller than the underlay a packet must be to travel wrapped.
-pub fn geneve_overhead(underlay: IpAddr) -> u32 {
-    match underlay {
-        IpAddr::V4(_) => 58,
-        IpAddr::V6(_) => 78,
+impl WayOut {
+    /// The largest packet of a pod that an underlay of this MTU carries, tunnels ending at `encap`; nothing when the
+    /// underlay is too small for any.
+    pub fn room(&self, underlay: Mtu, encap: IpAddr) -> Option<Mtu> {
+        let overhead = match (self.tunnels, encap) {
+            (false, _) => 0,
+            (true, IpAddr::V4(_)) => GENEVE_OVERHEAD_V4,
+            (true, IpAddr::V6(_)) => GENEVE_OVERHEAD_V6,
+        };
+        Mtu::new(underlay.bytes().saturating_sub(overhead)).ok()
+    }
+}
+
+/// Outer IPv4, UDP, Geneve with one option, inner Ethernet.
+const GENEVE_OVERHEAD_V4: u32 = 58;
+/// The same in IPv6.
+const GENEVE_OVERHEAD_V6: u32 = 78;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pods_packet_leaves_room_for_what_it_is_wrapped_in() {
+        let mut way_out = Topology::multi_node().way_out;
+        let room = |way_out: WayOut, underlay, encap: &str| {
+            way_out.room(Mtu::new(underlay).unwrap(), encap.parse().unwrap()).map(Mtu::bytes)
+        };
+        assert_eq!(room(way_out, 1500, "172.18.0.1"), Some(1442));
+        assert_eq!(room(way_out, 1500, "fd00::1"), Some(1422));
+        assert_eq!(room(way_out, 600, "fd00::1"), None);
+        way_out.tunnels = false;
+        assert_eq!(room(way_out, 1500, "172.18.0.1"), Some(1500));
     }
 }

@@ -9,6 +9,7 @@ use crate::name::NodeName;
 use crate::net::{Addresses, Family, Stack, Subnets};
 use crate::overlay::networks::{ClusterRange, Networks};
 
+pub mod check;
 mod free;
 use free::FreeSpace;
 

@@ -175,6 +175,32 @@ fn ids_end_where_the_join_network_ends() {
     assert!(matches!(&got.findings[..], [Finding::Exhausted { what: Exhausted::Ids { capacity: 1 }, .. }]));
 }
 
+#[test]
+fn a_wrong_allocation_does_not_pass_the_second_look() {
+    use check::Wrong;
+    let networks = small();
+    let asked = [claiming("a", 1, 5, "10.244.0.0/24"), claiming("b", 2, 6, "10.244.1.0/24")];
+    let name = |text: &str| text.parse::<NodeName>().unwrap();
+    let right = allocate(&networks, &asked);
+    let place = |id, subnet: &str| {
+        Assignment::new(&networks, NodeId::new(id).unwrap(), Stack::V4(subnet.parse().unwrap())).unwrap()
+    };
+    let wrong = |place: Assignment| {
+        let mut allocation = right.clone();
+        allocation.nodes.insert(name("b"), place);
+        check::check(&networks, &asked, &allocation)
+    };
+    let (a, b) = (name("a"), name("b"));
+    assert_eq!(wrong(place(6, "10.244.1.0/24")), []);
+    assert_eq!(wrong(place(5, "10.244.1.0/24")), [Wrong::SharedId(a.clone(), b.clone())]);
+    assert_eq!(
+        wrong(place(6, "10.244.0.0/25")),
+        [Wrong::Uprooted(b.clone()), Wrong::SharedSubnet(a, b.clone())]
+    );
+    assert_eq!(wrong(place(6, "10.9.0.0/24")), [Wrong::Outside(b.clone()), Wrong::Uprooted(b.clone())]);
+    assert_eq!(check::check(&networks, &asked[..1], &right), [Wrong::Stranger(b)]);
+}
+
 /// What annotations can look like: absent, sensible, stolen from a neighbour, or written by hand.
 fn claims() -> impl Strategy<Value = (Claim<u64>, Claim<Vec<IpNet>>)> {
     let id = prop_oneof![
@@ -258,6 +284,7 @@ proptest! {
     fn no_two_nodes_ever_share_an_id_or_an_address(networks in some_networks(), nodes in applicants()) {
         let got = allocate(&networks, &nodes);
         assert_sound(&networks, &got);
+        prop_assert_eq!(check::check(&networks, &nodes, &got), vec![]);
         for node in &nodes {
             let refused = got.findings.iter().any(|f| matches!(f, Finding::Exhausted { node: n, .. } if *n == node.name));
             prop_assert_eq!(got.nodes.contains_key(&node.name), !refused);

@@ -8,8 +8,12 @@ use std::collections::BTreeMap;
 
 mod nb;
 mod other;
+#[cfg(test)]
+mod tests;
+mod union;
 pub use nb::*;
 pub use other::*;
+pub use union::{Change, RowName, Union};
 
 /// A row: its table and what identifies it there.
 pub trait Row: Clone + PartialEq {
@@ -57,6 +61,25 @@ macro_rules! tables {
             /// refused, because one of the parts would be undone.
             pub fn join(&mut self, other: Rows) -> Result<(), Clash> {
                 $(merge(&mut self.$field, other.$field)?;)*
+                Ok(())
+            }
+
+            /// Puts the rows of another part over these, in place of what was there under their keys.
+            fn overwrite(&mut self, other: Rows) {
+                $(self.$field.extend(other.$field);)*
+            }
+
+            fn remove(&mut self, table: &str, key: &str) {
+                $(if table == <$row>::TABLE {
+                    self.$field.remove(key);
+                })*
+            }
+
+            fn visit<P: Ord>(self, turn: &mut union::Turn<'_, P>) -> Result<(), Clash> {
+                $(for (key, row) in self.$field {
+                    let have = turn.table(|rows| &rows.$field);
+                    turn.see(have, key, row)?;
+                })*
                 Ok(())
             }
         }
