@@ -101,6 +101,14 @@ pub enum DiffError {
         /// The row.
         row: RowKey,
     },
+    /// A column that is not in the table's declaration, so that nobody knows what it holds.
+    #[error("column {column} of {row} is to be set, and is not declared")]
+    Undeclared {
+        /// The row.
+        row: RowKey,
+        /// The column.
+        column: String,
+    },
     /// The server is too old for a column that is to be set.
     #[error("column {column} of {row} is to be set, and schema version {version} does not have it")]
     NoColumn {
@@ -123,6 +131,7 @@ impl DiffError {
             | DiffError::Missing { row }
             | DiffError::Dangling { row, .. }
             | DiffError::Orphan { row }
+            | DiffError::Undeclared { row, .. }
             | DiffError::NoColumn { row, .. } => Some(row),
         }
     }

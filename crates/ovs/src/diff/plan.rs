@@ -8,6 +8,7 @@ use crate::copy::{Snapshot, TableCopy};
 use crate::schema::Schema;
 use crate::transaction::{Columns, Operation, Transaction};
 use crate::value::{Atom, Datum, RowKey};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -18,6 +19,9 @@ pub(super) struct Plan<'a> {
     pub(super) wanted: &'a Gathered<'a>,
     pub(super) ground: &'a Ground<'a>,
 }
+
+/// A wanted row's columns, ready to be compared and sent.
+type Resolved<'a> = BTreeMap<&'a str, Cow<'a, Datum>>;
 
 /// References that are wanted: from which row, in which column, to which row.
 type Attached<'a> = BTreeSet<(Uuid, &'a str, Uuid)>;
@@ -48,7 +52,7 @@ impl<'a> Plan<'a> {
             referred.extend(columns.values().flat_map(|d| d.atoms().iter().filter(is_row)).cloned());
             match found {
                 Some(uuid) => {
-                    self.enter(key, row, *uuid, &columns, &mut attached);
+                    self.enter(key, *uuid, &columns, &mut attached);
                     self.compare(key, row, *uuid, &columns, &mut edits);
                 }
                 None => inserts.push((key, columns)),
@@ -71,17 +75,10 @@ impl<'a> Plan<'a> {
         Ok(transaction)
     }
 
-    fn enter(
-        &self,
-        key: &RowKey,
-        row: &'a Wanted,
-        uuid: Uuid,
-        columns: &Columns,
-        attached: &mut Attached<'a>,
-    ) {
-        for column in row.columns.keys().filter(|c| self.holds_children(&key.table, c)) {
-            if let Some(datum) = columns.get(column) {
-                attached.extend(datum.references().map(|child| (uuid, column.as_str(), child)));
+    fn enter(&self, key: &RowKey, uuid: Uuid, columns: &Resolved<'a>, attached: &mut Attached<'a>) {
+        for (column, datum) in columns {
+            if datum.references().next().is_some() && self.holds_children(&key.table, column) {
+                attached.extend(datum.references().map(|child| (uuid, *column, child)));
             }
         }
     }
@@ -96,18 +93,26 @@ impl<'a> Plan<'a> {
     fn resolved(
         &self,
         key: &RowKey,
-        row: &Wanted,
+        row: &'a Wanted,
         names: &BTreeMap<&RowKey, Atom>,
-    ) -> Result<Columns, DiffError> {
-        let mut columns = Columns::new();
+    ) -> Result<Resolved<'a>, DiffError> {
+        let mut columns = Resolved::new();
         for (column, datum) in &row.columns {
-            if self.schema.column(&key.table, column).is_none() {
-                let default = row.decl.column(column).map(|c| c.shape.default_datum());
-                if default.as_ref() == Some(datum) {
+            let Some(declared) = row.decl.column(column) else {
+                return Err(DiffError::Undeclared { row: key.clone(), column: column.clone() });
+            };
+            // What is not optional was seen to be there when connecting.
+            if declared.optional && self.schema.column(&key.table, column).is_none() {
+                if *datum == declared.shape.default_datum() {
                     continue;
                 }
                 let version = self.schema.version.clone();
                 return Err(DiffError::NoColumn { row: key.clone(), column: column.clone(), version });
+            }
+            let is_key = |atom: &Atom| matches!(atom, Atom::Key(_));
+            if !datum.atoms().iter().chain(datum.pairs().iter().map(|(_, v)| v)).any(is_key) {
+                columns.insert(column, Cow::Borrowed(datum));
+                continue;
             }
             let resolved = datum.try_map(|atom| {
                 let Atom::Key(to) = atom else { return Ok(atom.clone()) };
@@ -117,16 +122,15 @@ impl<'a> Plan<'a> {
                     to: to.as_ref().clone(),
                 })
             })?;
-            columns.insert(column.clone(), resolved);
+            columns.insert(column, Cow::Owned(resolved));
         }
         if row.hold.owns() && row.decl.column("external_ids").is_some() {
-            let ids = columns.remove("external_ids").unwrap_or_else(|| Datum::map::<Atom, Atom>([]));
-            let mut pairs = ids.pairs().to_vec();
+            let mut pairs = columns.get("external_ids").map_or_else(Vec::new, |ids| ids.pairs().to_vec());
             pairs.push((Atom::from(self.owner.mark.0.as_str()), Atom::from(self.owner.mark.1.as_str())));
             if row.decl.key == crate::table::Key::ExternalId {
                 pairs.push((Atom::from(self.owner.id.as_str()), Atom::from(key.key.as_str())));
             }
-            columns.insert("external_ids".to_owned(), Datum::map(pairs));
+            columns.insert("external_ids", Cow::Owned(Datum::map(pairs)));
         }
         Ok(columns)
     }
@@ -139,24 +143,19 @@ impl<'a> Plan<'a> {
     }
 
     /// Records how a row that exists must change.
-    fn compare(&self, key: &RowKey, row: &Wanted, uuid: Uuid, columns: &Columns, edits: &mut Edits) {
+    fn compare(&self, key: &RowKey, row: &Wanted, uuid: Uuid, columns: &Resolved<'_>, edits: &mut Edits) {
         let table = self.have.table(&key.table).expect("a matched row's table is copied");
         let actual = table.get(uuid).expect("a matched row exists");
         for (column, want) in columns {
-            let (Some(have), Some(schema)) =
-                (table.value(actual, column), self.schema.column(&key.table, column))
-            else {
-                continue;
-            };
-            if have == want {
-                continue;
-            }
+            let want = want.as_ref();
+            let Some(have) = table.value(actual, column).filter(|have| *have != want) else { continue };
+            let Some(schema) = self.schema.column(&key.table, column) else { continue };
             let edit = edits.of(&key.table, uuid, column);
             if want.is_map() {
                 // A mark alone does not decide about the other entries.
-                let lists_it = row.columns.contains_key(column);
+                let lists_it = row.columns.contains_key(*column);
                 let merge = row.merges(column) || !lists_it;
-                let absent = row.absent.get(column);
+                let absent = row.absent.get(*column);
                 edit.map(have, want, |key| !merge || absent.is_some_and(|gone| gone.contains(key)));
             } else if schema.max == 1 {
                 edit.replace(want.clone());
@@ -241,10 +240,11 @@ impl<'a> Plan<'a> {
         deleted
     }
 
-    fn without_defaults(&self, table: &str, mut columns: Columns) -> Columns {
-        columns.retain(|column, datum| {
+    fn without_defaults(&self, table: &str, columns: Resolved<'_>) -> Columns {
+        let differs = |column: &str, datum: &Datum| {
             self.schema.column(table, column).is_none_or(|c| c.default_datum() != *datum)
-        });
-        columns
+        };
+        let kept = columns.into_iter().filter(|(column, datum)| differs(column, datum));
+        kept.map(|(column, datum)| (column.to_owned(), datum.into_owned())).collect()
     }
 }

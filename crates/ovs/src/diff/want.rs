@@ -208,6 +208,7 @@ impl Desired {
             | DiffError::Missing { .. }
             | DiffError::Dangling { .. }
             | DiffError::Orphan { .. }
+            | DiffError::Undeclared { .. }
             | DiffError::NoColumn { .. } => {
                 let below =
                     |w: &Wanted| w.parents.iter().any(|(d, key, _)| d.name == row.table && *key == row.key);
