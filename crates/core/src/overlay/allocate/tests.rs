@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::overlap;
+use crate::net::{Addresses, overlap};
 use crate::overlay::networks::Internal;
 use proptest::prelude::*;
 
