@@ -41,6 +41,8 @@ pub enum Fault {
     RepeatEvent,
     /// A watch ends after an event, without a word.
     CutWatch,
+    /// A watch is told that its position expired, as after a compaction, so that its client lists again.
+    ExpireWatch,
 }
 
 #[derive(Debug)]
@@ -129,7 +131,8 @@ impl Faults {
             | Fault::Stale(_)
             | Fault::DropEvent
             | Fault::RepeatEvent
-            | Fault::CutWatch => None,
+            | Fault::CutWatch
+            | Fault::ExpireWatch => None,
         }
     }
 
@@ -148,7 +151,8 @@ impl Faults {
             | Fault::Stale(_)
             | Fault::DropEvent
             | Fault::RepeatEvent
-            | Fault::CutWatch => None,
+            | Fault::CutWatch
+            | Fault::ExpireWatch => None,
         }
     }
 
@@ -161,7 +165,8 @@ impl Faults {
             | Fault::LoseAnswer(_)
             | Fault::DropEvent
             | Fault::RepeatEvent
-            | Fault::CutWatch => None,
+            | Fault::CutWatch
+            | Fault::ExpireWatch => None,
         }
     }
 
@@ -172,10 +177,20 @@ impl Faults {
             Some(Fault::DropEvent) => 0,
             Some(Fault::RepeatEvent) => 2,
             Some(
-                Fault::Refuse(_) | Fault::Conflict | Fault::LoseAnswer(_) | Fault::Stale(_) | Fault::CutWatch,
+                Fault::Refuse(_)
+                | Fault::Conflict
+                | Fault::LoseAnswer(_)
+                | Fault::Stale(_)
+                | Fault::CutWatch
+                | Fault::ExpireWatch,
             )
             | None => 1,
         }
+    }
+
+    /// Whether a watch that is being opened finds its position expired.
+    pub(crate) fn expires_watch(&self, resource: &Resource) -> bool {
+        self.spend("watch", &resource.plural, "", |f| *f == Fault::ExpireWatch).is_some()
     }
 
     /// Whether a watch ends with this event.

@@ -97,7 +97,10 @@ pub(crate) fn open(
         None => options.revision.unwrap_or_default() == 0,
     };
     watch.ends_initial = from_the_state && options.initial_events.is_none();
-    if let Some(asked) =
+    if core.faults.expires_watch(resource) {
+        watch.position = options.revision.unwrap_or_default();
+        watch.refuse_position(current);
+    } else if let Some(asked) =
         options.revision.filter(|asked| options.initial_events == Some(true) && *asked > current)
     {
         watch.awaited = Some((asked, now + AWAITED_FOR));
