@@ -89,7 +89,7 @@ pub(crate) async fn in_spite_of_a_schedule_drawn_from(seed: u64) {
     let api: Api<ConfigMap> = Api::default_namespaced(in_process(&server));
     // A controller that believes in an owner that is gone writes a copy that is collected at once, hears of it and
     // writes it again. Collection takes no time here, so the controller must.
-    let config = kube::runtime::controller::Config::default().debounce(Duration::from_millis(100));
+    let config = kube::runtime::controller::Config::default().debounce(Duration::from_secs(1));
     let controller = tokio::spawn(
         Controller::new(api.clone(), watcher::Config::default().labels("role=source"))
             .owns(api.clone(), watcher::Config::default().labels("role=copy"))
