@@ -177,8 +177,9 @@ impl Log {
     }
 
     pub(super) fn put(&mut self, revision: u64, table: &str, json: &Bytes) -> Result<(), LogError> {
-        let mut line = format!("{{\"op\":\"put\",\"revision\":{revision},\"table\":{:?},\"object\":", table)
-            .into_bytes();
+        let mut line =
+            format!("{{\"op\":\"put\",\"revision\":{revision},\"table\":{},\"object\":", quoted(table))
+                .into_bytes();
         line.extend_from_slice(json);
         line.extend_from_slice(b"}\n");
         self.append(&line)
@@ -186,8 +187,10 @@ impl Log {
 
     pub(super) fn delete(&mut self, revision: u64, table: &str, key: &Key) -> Result<(), LogError> {
         let line = format!(
-            "{{\"op\":\"delete\",\"revision\":{revision},\"table\":{table:?},\"namespace\":{:?},\"name\":{:?}}}\n",
-            key.namespace, key.name
+            "{{\"op\":\"delete\",\"revision\":{revision},\"table\":{},\"namespace\":{},\"name\":{}}}\n",
+            quoted(table),
+            quoted(&key.namespace),
+            quoted(&key.name)
         );
         self.append(line.as_bytes())
     }
@@ -220,4 +223,9 @@ impl Log {
     fn failed(&self, source: std::io::Error) -> LogError {
         LogError::Write { path: self.path.clone(), source }
     }
+}
+
+/// A JSON string. (Rust's own quoting is not JSON for letters that cannot be seen.)
+fn quoted(text: &str) -> Value {
+    Value::String(text.to_owned())
 }

@@ -440,3 +440,21 @@ fn a_namespace_lists_its_own_objects_only() {
     assert_eq!(names("").len(), 5);
     assert_eq!(names("c"), Vec::<String>::new());
 }
+
+#[test]
+fn a_name_with_letters_that_cannot_be_seen_comes_back_from_the_log() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("data");
+    // Names of roles may hold whatever fits in a URL.
+    let name = "a\u{200b}b\u{7f}\"\\";
+    let object = |name: &str| json!({"metadata": {"name": name, "namespace": "n", "uid": name}});
+    let mut store = Store::open(&path, |_, _| Fields::new()).unwrap();
+    store.put("roles", object(name), Fields::new()).unwrap();
+    store.put("roles", object("kept"), Fields::new()).unwrap();
+    store.delete("roles", &Key::new("n", name)).unwrap();
+    drop(store);
+    let store = Store::open(&path, |_, _| Fields::new()).unwrap();
+    assert!(store.get("roles", &Key::new("n", name)).is_none());
+    assert!(store.get("roles", &Key::new("n", "kept")).is_some());
+    assert_eq!(store.revision(), 3);
+}
