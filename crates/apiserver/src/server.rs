@@ -86,6 +86,8 @@ pub(crate) struct State {
     pub(crate) catalog: Arc<Catalog>,
     /// Changes whose consequences are still to be drawn.
     unsettled: VecDeque<(String, Arc<Event>)>,
+    /// Changes whose consequences could not be drawn; the next write tries again.
+    postponed: Vec<(String, Arc<Event>)>,
 }
 
 impl ApiServer {
@@ -105,7 +107,12 @@ impl ApiServer {
             None => Clock::of_the_machine(),
         };
         let core = Core {
-            state: Mutex::new(State { store, catalog: Arc::new(catalog), unsettled: VecDeque::new() }),
+            state: Mutex::new(State {
+                store,
+                catalog: Arc::new(catalog),
+                unsettled: VecDeque::new(),
+                postponed: Vec::new(),
+            }),
             clock,
             ids,
             settings,
@@ -152,9 +159,15 @@ impl Core {
         result
     }
 
+    /// Draws the consequences of what was changed, and those of earlier changes that could not be drawn then.
     pub(crate) fn settle(&self, state: &mut State) {
+        let postponed = std::mem::take(&mut state.postponed);
+        state.unsettled.extend(postponed);
         while let Some((table, event)) = state.unsettled.pop_front() {
-            react::after(self, state, &table, &event);
+            if !react::after(self, state, &table, &event) {
+                // The disk was full, most likely. A client sees a thing that has not happened yet.
+                state.postponed.push((table, event));
+            }
         }
     }
 }

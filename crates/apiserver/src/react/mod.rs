@@ -32,8 +32,8 @@ const CONTROLLER: &str = "kube-controller-manager";
 /// The field manager of what the server does as a server.
 const SERVER: &str = "kube-apiserver";
 
-/// Draws the consequences of one change.
-pub(crate) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Event>) {
+/// Draws the consequences of one change. Says whether all of them could be drawn.
+pub(crate) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Event>) -> bool {
     let results = [
         definitions::after(core, state, table, event),
         namespaces::after(core, state, table, event),
@@ -41,10 +41,12 @@ pub(crate) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Eve
         garbage::after(core, state, table, event),
         budgets::after(core, state, table, event),
     ];
+    let mut drawn = true;
     for error in results.into_iter().filter_map(Result::err) {
-        // The next change of the same objects tries again; a client sees a thing that has not happened yet.
         tracing::warn!(%error, table, "a consequence of a change could not be drawn");
+        drawn = false;
     }
+    drawn
 }
 
 /// Makes what every cluster starts with, and finishes what a killed server left unfinished.

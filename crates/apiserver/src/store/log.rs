@@ -6,7 +6,8 @@
 //! rewritten to the live objects when it is opened and most of it is history.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -17,6 +18,8 @@ use super::Key;
 
 /// Records read per live object above which the file is rewritten at start.
 const REWRITE_ABOVE: usize = 4;
+/// What every record begins with.
+const HEAD: &[u8] = b"{\"op\":\"";
 
 /// Why the log could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +102,8 @@ impl Log {
             .open(path)
             .map_err(open)?;
         match file.try_lock() {
+            // Whoever rewrote the file since we opened it holds the new one; ours has no name any more.
+            Ok(()) if !is_at(&file, path) => return Err(LogError::InUse { path: path.to_owned() }),
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(LogError::InUse { path: path.to_owned() }),
             Err(std::fs::TryLockError::Error(source)) => return Err(open(source)),
@@ -110,10 +115,12 @@ impl Log {
         loop {
             line.clear();
             let taken = reader.read_until(b'\n', &mut line).map_err(read)?;
-            if taken == 0 || line.last() != Some(&b'\n') {
+            let whole = line.last() == Some(&b'\n');
+            if taken == 0 || (!whole && (line.starts_with(HEAD) || HEAD.starts_with(&line))) {
                 break;
             }
             records += 1;
+            // The last words of a file that was never ours are refused too: cutting them off would destroy it.
             let record: Record = serde_json::from_slice(&line).map_err(|source| LogError::Damaged {
                 path: path.to_owned(),
                 line: records,
@@ -139,41 +146,49 @@ impl Log {
         let mut log = Log { path: path.to_owned(), file, length, torn: false };
         log.cut().map_err(|source| log.failed(source))?;
         if records > 64 && records > live.len() * REWRITE_ABOVE {
-            let lines: Vec<(u64, usize)> = live.into_values().collect();
-            log = log.rewritten(revision, &lines)?;
+            let mut fresh = path.as_os_str().to_owned();
+            fresh.push(".rewriting");
+            let fresh = PathBuf::from(fresh);
+            let mut lines: Vec<(u64, usize)> = live.into_values().collect();
+            lines.sort_unstable();
+            match log.rewritten(&fresh, revision, &lines) {
+                Ok((file, length)) => log = Log { path: path.to_owned(), file, length, torn: false },
+                Err(error) => {
+                    // No space, most likely. The old file is whole, only longer than it need be.
+                    tracing::warn!(%error, path = %path.display(), "the data file could not be rewritten shorter");
+                    let _ = std::fs::remove_file(&fresh);
+                    log.cut().map_err(|source| log.failed(source))?;
+                }
+            }
         }
         Ok(log)
     }
 
     /// A fresh file with the newest line of every live object, put in the old one's place in one step.
-    fn rewritten(mut self, revision: u64, lines: &[(u64, usize)]) -> Result<Log, LogError> {
-        let fresh = self.path.with_extension("rewriting");
-        let path = self.path.clone();
-        let mut build = || -> std::io::Result<(File, u64)> {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh)?;
-            file.lock()?;
-            let mut out = BufWriter::new(&file);
-            let mut length = 0;
-            let head = format!("{{\"op\":\"revision\",\"revision\":{revision}}}\n");
-            out.write_all(head.as_bytes())?;
-            length += head.len() as u64;
-            let mut sorted = lines.to_vec();
-            sorted.sort_unstable();
-            for (start, taken) in sorted {
-                let mut line = vec![0; taken];
-                self.file.seek(SeekFrom::Start(start))?;
-                std::io::Read::read_exact(&mut self.file, &mut line)?;
-                out.write_all(&line)?;
-                length += taken as u64;
-            }
-            out.flush()?;
-            drop(out);
-            file.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            Ok((file, length))
-        };
-        let (file, length) = build().map_err(|source| LogError::Write { path: path.clone(), source })?;
-        Ok(Log { path, file, length, torn: false })
+    fn rewritten(
+        &mut self,
+        fresh: &Path,
+        revision: u64,
+        lines: &[(u64, usize)],
+    ) -> std::io::Result<(File, u64)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(fresh)?;
+        file.lock()?;
+        let mut out = BufWriter::new(&file);
+        let head = format!("{{\"op\":\"revision\",\"revision\":{revision}}}\n");
+        out.write_all(head.as_bytes())?;
+        let mut length = head.len() as u64;
+        for (start, taken) in lines {
+            let mut line = vec![0; *taken];
+            self.file.seek(SeekFrom::Start(*start))?;
+            self.file.read_exact(&mut line)?;
+            out.write_all(&line)?;
+            length += *taken as u64;
+        }
+        out.flush()?;
+        drop(out);
+        file.sync_all()?;
+        std::fs::rename(fresh, &self.path)?;
+        Ok((file, length))
     }
 
     pub(super) fn put(&mut self, revision: u64, table: &str, json: &Bytes) -> Result<(), LogError> {
@@ -228,4 +243,12 @@ impl Log {
 /// A JSON string. (Rust's own quoting is not JSON for letters that cannot be seen.)
 fn quoted(text: &str) -> Value {
     Value::String(text.to_owned())
+}
+
+/// Whether the open file is still the one of that name.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
 }

@@ -378,9 +378,42 @@ fn a_rewrite_that_was_interrupted_is_as_if_it_had_never_begun() {
     }
     let (revision, before) = (store.revision(), live(&store));
     drop(store);
-    std::fs::write(path.with_extension("rewriting"), "{\"op\":\"revision\",\"revi").expect("half a rewrite");
+    std::fs::write(directory.path().join("data.rewriting"), "{\"op\":\"revision\",\"revi").expect("half a rewrite");
     let store = reopened(&path);
     assert_eq!((store.revision(), live(&store)), (revision, before));
+}
+
+#[test]
+fn a_file_that_cannot_be_rewritten_is_used_as_it_is() {
+    let directory = scratch();
+    let path = directory.path().join("data");
+    let mut store = reopened(&path);
+    for nth in 0..100_u8 {
+        store.put("pods", some("pods", "busy", nth), Vec::new()).expect("a put");
+    }
+    let (revision, before) = (store.revision(), live(&store));
+    drop(store);
+    std::fs::create_dir(directory.path().join("data.rewriting")).expect("something in the way");
+    let mut store = reopened(&path);
+    assert_eq!((store.revision(), live(&store)), (revision, before));
+    store.put("pods", some("pods", "new", 1), Vec::new()).expect("a put");
+    let before = live(&store);
+    drop(store);
+    assert_eq!(live(&reopened(&path)), before);
+}
+
+#[test]
+fn a_file_that_was_never_ours_is_refused_and_left_alone() {
+    let directory = scratch();
+    let path = directory.path().join("data");
+    for text in ["a letter to somebody", "{}", "7", "two\nlines"] {
+        std::fs::write(&path, text).expect("a file");
+        match Store::open(&path, fields).map(|_| ()) {
+            Err(LogError::Damaged { line, .. }) => assert_eq!(line, 1, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("the file"), text);
+    }
 }
 
 #[test]
