@@ -56,7 +56,7 @@ pub(crate) fn bootstrap(core: &Core) -> Result<(), LogError> {
         .and_then(|()| namespaces::make_system_ones(core, &mut state))
         .and_then(|()| namespaces::make_kubernetes_service(core, &mut state));
     if let Err(error) = result {
-        tracing::error!(%error, "the objects every cluster starts with could not be made");
+        return Err(LogError::Unmade { reason: error.message });
     }
     core.settle(&mut state);
     // What was written before a kill may have had consequences nobody drew.
@@ -78,6 +78,10 @@ pub(crate) fn bootstrap(core: &Core) -> Result<(), LogError> {
         after(core, &mut state, &table, &event);
     }
     core.settle(&mut state);
+    // A kind nobody has written yet has a history too, an empty one: a watch of it may begin at any revision from here on.
+    for table in state.catalog.all().map(|resource| resource.store_name()).collect::<Vec<_>>() {
+        state.store.table_mut(&table);
+    }
     let revision = state.store.revision();
     state.store.forget_until(revision);
     Ok(())

@@ -62,6 +62,12 @@ pub enum LogError {
         #[source]
         source: std::io::Error,
     },
+    /// What every cluster starts with could not be written.
+    #[error("making what every cluster starts with: {reason}")]
+    Unmade {
+        /// Why not.
+        reason: String,
+    },
     /// Another server has the file.
     #[error("the data file {path} is in use by another server")]
     InUse {

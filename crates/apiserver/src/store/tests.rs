@@ -378,7 +378,8 @@ fn a_rewrite_that_was_interrupted_is_as_if_it_had_never_begun() {
     }
     let (revision, before) = (store.revision(), live(&store));
     drop(store);
-    std::fs::write(directory.path().join("data.rewriting"), "{\"op\":\"revision\",\"revi").expect("half a rewrite");
+    std::fs::write(directory.path().join("data.rewriting"), "{\"op\":\"revision\",\"revi")
+        .expect("half a rewrite");
     let store = reopened(&path);
     assert_eq!((store.revision(), live(&store)), (revision, before));
 }
