@@ -156,7 +156,7 @@ impl Scratch {
     /// A command line, run as one types it.
     pub(crate) fn shell(&self, line: &str) -> Command {
         let mut command = self.command("timeout");
-        command.args(["90", "sh", "-c", line]);
+        command.args(["240", "sh", "-c", line]);
         command
     }
 

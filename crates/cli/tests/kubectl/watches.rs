@@ -10,7 +10,7 @@ use crate::normal;
 use crate::servers::{Kubectl, PREFIX, Scratch, Servers};
 
 /// How long the next line may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A kubectl that watches; ended with this.
 struct Watcher {
