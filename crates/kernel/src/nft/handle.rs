@@ -154,17 +154,34 @@ fn read_tables(socket: &mut Socket, wanted: &dyn Fn(&TableId) -> bool) -> Result
     Ok(tables.into_values().collect())
 }
 
+/// The elements of one set. A hash that grows, which it does for a while after many were added, is walked from
+/// the start again, and where the answer takes several messages the kernel then repeats some elements and leaves
+/// out others, without marking the dump as interrupted. Such an answer counts only when the next one is the same.
 fn read_elements(socket: &mut Socket, id: &TableId, name: &str, set: &Set) -> Result<BTreeMap<Key, Data>> {
-    let raw = socket.dump(
-        kind::GET_ELEMENTS,
-        &format!("elements of {id} {name}"),
-        |w| {
-            message::header(w, id.family);
-            w.str(1, &id.name).str(2, name);
-        },
-        |m, found| message::read_elements(m, set, found),
-    )?;
-    Ok(message::assemble(set, raw))
+    let object = format!("elements of {id} {name}");
+    let mut last = None;
+    for _ in 0..PATIENCE {
+        let messages = socket.dump(
+            kind::GET_ELEMENTS,
+            &object,
+            |w| {
+                message::header(w, id.family);
+                w.str(1, &id.name).str(2, name);
+            },
+            |m, messages| {
+                let mut found = Vec::new();
+                message::read_elements(m, set, &mut found);
+                messages.push(found);
+            },
+        )?;
+        let whole = messages.len() < 2;
+        let elements = message::assemble(set, messages.into_iter().flatten().collect());
+        if whole || last.as_ref() == Some(&elements) {
+            return Ok(elements);
+        }
+        last = Some(elements);
+    }
+    Err(Error::refused(Attempt::Reading, object, Errno::EAGAIN))
 }
 
 /// What the kernel would take and make something else of.
