@@ -51,8 +51,12 @@ docs: ## rustdoc, man pages and shell completions, under target/
 	@echo "target/doc, target/man, target/completions"
 
 .PHONY: bench
-bench: ## embedded and real API server side by side (not there yet)
-	@echo "make bench: not there yet: the benchmark of the embedded API server is missing" >&2; exit 1
+bench: ## embedded and real API server side by side; writes docs/bench.md (minutes: builds for release)
+	$(CARGO) build --release -p netferry-cli
+	@assets="$$(scripts/kube-assets)" && \
+		target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
+		NETFERRY="$$target/release/netferry" NETFERRY_KUBE_ASSETS="$$assets" \
+		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$(CURDIR)/docs/bench.md"
 
 .PHONY: lab
 lab: ## a cluster out of network namespaces on this machine (not there yet)
