@@ -32,8 +32,8 @@ pub struct Settings {
     /// Makes uids, generated names and everything else drawn by chance repeatable.
     pub seed: Option<u64>,
     /// How long a deleted namespace stays before its content goes. On a real cluster that takes seconds, and scripts
-    /// that delete a namespace and then what was in it rely on it. Needs [`ApiServer::serve`], whose listener keeps
-    /// the time; in process there is none, and zero is right.
+    /// that delete a namespace and then what was in it rely on it. In process, where no listener keeps the time, it
+    /// shows at the first call after that.
     pub namespace_lingers: Duration,
     /// What service account tokens are signed with; drawn when absent.
     pub secret: Option<Secret>,
@@ -88,6 +88,8 @@ pub(crate) struct State {
     unsettled: VecDeque<(String, Arc<Event>)>,
     /// Changes whose consequences could not be drawn; the next write tries again.
     postponed: Vec<(String, Arc<Event>)>,
+    /// When something comes about that only time brings, at the earliest.
+    pub(crate) due: Option<Timestamp>,
 }
 
 impl ApiServer {
@@ -112,6 +114,7 @@ impl ApiServer {
                 catalog: Arc::new(catalog),
                 unsettled: VecDeque::new(),
                 postponed: Vec::new(),
+                due: None,
             }),
             clock,
             ids,
@@ -173,6 +176,11 @@ impl Core {
 }
 
 impl State {
+    /// Has the reactions look again at that time.
+    pub(crate) fn remind(&mut self, at: Timestamp) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
     /// Stores an object (in its storage version) and queues the reactions to the change.
     pub(crate) fn put(&mut self, table: &str, object: Value) -> Result<Arc<Event>, ApiError> {
         let fields = fields_of(&self.catalog, table, &object);

@@ -134,6 +134,7 @@ fn without_protobuf(headers: &mut HeaderMap, body: Bytes) -> Result<Bytes, ApiEr
 }
 
 fn answer(core: &Arc<Core>, call: &Call) -> Result<Outcome, ApiError> {
+    crate::react::tick(core);
     let catalog = core.lock().catalog.clone();
     match route::of(&call.path) {
         Route::Resource(path) => verbs::resource(core, &catalog, call, path),

@@ -15,7 +15,7 @@ use crate::store::{Event, Key};
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// How long an evicted pod that has not begun to go counts as gone.
-const EVICTION_SETTLES_WITHIN: i64 = 120;
+const EVICTION_SETTLES_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(2);
 
 pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Event>) -> Result<(), ApiError> {
     if !matches!(table, "pods" | BUDGETS | "replicasets.apps" | "deployments.apps") {
@@ -28,6 +28,20 @@ pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Arc<Eve
         .map(|table| table.in_namespace(namespace).map(|stored| stored.key.clone()).collect())
         .unwrap_or_default();
     for key in budgets {
+        sync(core, state, &key)?;
+    }
+    Ok(())
+}
+
+/// Looks again at the budgets that wait for evicted pods to go.
+pub(super) fn tick(core: &Core, state: &mut State) -> Result<(), ApiError> {
+    let Some(table) = state.store.table(BUDGETS) else { return Ok(()) };
+    let waiting: Vec<Key> = table
+        .all()
+        .filter(|stored| stored.object()["status"]["disruptedPods"].is_object())
+        .map(|stored| stored.key.clone())
+        .collect();
+    for key in waiting {
         sync(core, state, &key)?;
     }
     Ok(())
@@ -62,6 +76,9 @@ fn sync(core: &Core, state: &mut State, key: &Key) -> Result<(), ApiError> {
     let status = match counts(state, &budget, &pods) {
         Ok((expected, desired)) => {
             let disrupted = still_disrupted(&budget, &pods, now);
+            for until in disrupted.values().filter_map(given_up_at) {
+                state.remind(until);
+            }
             let healthy = pods
                 .iter()
                 .filter(|pod| {
@@ -175,11 +192,16 @@ fn still_disrupted(budget: &Value, pods: &[Value], now: jiff::Timestamp) -> BTre
         .iter()
         .filter(|(name, since)| {
             let waits = pods.iter().any(|pod| meta(pod, "name") == name.as_str() && !is_deleting(pod));
-            let since: Option<jiff::Timestamp> = since.as_str().and_then(|text| text.parse().ok());
-            waits && since.is_some_and(|since| now.duration_since(since).as_secs() < EVICTION_SETTLES_WITHIN)
+            waits && given_up_at(since).is_some_and(|until| now < until)
         })
         .map(|(name, since)| (name.clone(), since.clone()))
         .collect()
+}
+
+/// When an eviction noted at `since` counts as failed.
+fn given_up_at(since: &Value) -> Option<jiff::Timestamp> {
+    let since: jiff::Timestamp = since.as_str()?.parse().ok()?;
+    since.checked_add(EVICTION_SETTLES_WITHIN).ok()
 }
 
 /// The budgets of the pod's namespace that select it.

@@ -29,6 +29,11 @@ pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Event) 
     }
     let key = event.object.key.clone();
     let Some(definition) = state.object(DEFINITIONS, &key) else {
+        // Changes from before its end may still be settling, and among them the deletion of its objects, whose own
+        // dependents can be told only as long as the kind is known.
+        if event.change != Change::Deleted {
+            return Ok(());
+        }
         state.catalog = Arc::new(state.catalog.with_definition(&key.name, Vec::new()));
         state.store.drop_table(&key.name);
         return reconsider_names(core, state);

@@ -43,18 +43,24 @@ enum Standing {
     Gone,
     /// It waits for its dependents to go first.
     Waiting,
-    /// Its kind is not known here: nothing may be concluded.
+    /// Its kind is not known here, or cannot own this dependent: nothing may be concluded.
     Unknown,
 }
 
 fn standing(state: &State, owner: &Owner, dependent: &Key) -> Standing {
     let Some(resource) = state.resource_of(&owner.api_version, &owner.kind) else { return Standing::Unknown };
+    if resource.namespaced && dependent.namespace.is_empty() {
+        return Standing::Unknown;
+    }
     let namespace = if resource.namespaced { dependent.namespace.as_str() } else { "" };
     let key = Key::new(namespace, &owner.name);
     match state.object(&resource.store_name(), &key) {
         Some(object) if object["metadata"]["uid"] == owner.uid.as_str() => {
-            let foreground = finalizers(&object).iter().any(|f| f == FOREGROUND);
-            if is_deleting(&object) && foreground { Standing::Waiting } else { Standing::Solid }
+            if waits_for_its_own(state, &resource.store_name(), &key) {
+                Standing::Waiting
+            } else {
+                Standing::Solid
+            }
         }
         Some(_) | None => Standing::Gone,
     }
@@ -86,7 +92,16 @@ fn collect(core: &Core, state: &mut State, table: &str, key: &Key) -> Result<(),
     }
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     let has = |name: &str| finalizers(&object).iter().any(|f| f == name);
-    let in_turn = standings.contains(&Standing::Waiting) && !state.store.dependents_of(uid).is_empty();
+    let dependents = state.store.dependents_of(uid);
+    let in_turn = standings.contains(&Standing::Waiting) && !dependents.is_empty();
+    if in_turn && dependents.iter().any(|(table, key)| waits_for_its_own(state, table, key)) {
+        // They wait in a circle: this one no longer holds its owners up.
+        change(core, state, &resource, key, Through::Main, |object| {
+            for owner in object["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+                owner["blockOwnerDeletion"] = Value::Bool(false);
+            }
+        })?;
+    }
     let propagation = if in_turn || has(FOREGROUND) {
         Propagation::Foreground
     } else if has(ORPHAN) {
@@ -100,6 +115,13 @@ fn collect(core: &Core, state: &mut State, table: &str, key: &Key) -> Result<(),
         ..DeleteOptions::default()
     };
     delete_internally(core, state, &resource, key, &options)
+}
+
+/// Whether an object is kept until its own dependents have gone.
+fn waits_for_its_own(state: &State, table: &str, key: &Key) -> bool {
+    state
+        .object(table, key)
+        .is_some_and(|object| is_deleting(&object) && finalizers(&object).iter().any(|f| f == FOREGROUND))
 }
 
 /// Lets an owner under foreground or orphaning deletion go once its dependents allow it.

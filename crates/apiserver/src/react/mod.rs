@@ -87,11 +87,20 @@ pub(crate) fn bootstrap(core: &Core) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Does what only the passing of time brings about.
+/// Does what only the passing of time brings about, when its time has come. Called before every answer, so that in
+/// process, where nothing ticks, nobody is shown what should be over.
 pub(crate) fn tick(core: &Core) {
     let mut state = core.lock();
-    if let Err(error) = namespaces::tick(core, &mut state) {
-        tracing::warn!(%error, "a namespace that is going could not be emptied");
+    let now = core.clock.now();
+    if state.due.is_none_or(|due| now < due) {
+        return;
+    }
+    // Whatever is still to come reminds again.
+    state.due = None;
+    let results = [namespaces::tick(core, &mut state), budgets::tick(core, &mut state)];
+    for error in results.into_iter().filter_map(Result::err) {
+        tracing::warn!(%error, "what was due could not be done; trying again in a second");
+        state.remind(now.saturating_add(jiff::SignedDuration::from_secs(1)).unwrap_or(now));
     }
     core.settle(&mut state);
 }

@@ -51,30 +51,37 @@ pub(super) fn after(core: &Core, state: &mut State, table: &str, event: &Event) 
         _ => return Ok(()),
     };
     match state.object("namespaces", &Key::new("", &name)) {
-        Some(namespace) if is_deleting(&namespace) && !lingers(core, &namespace) => {
-            empty(core, state, &name, &namespace)
-        }
+        Some(namespace) if is_deleting(&namespace) => empty_in_time(core, state, &namespace),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Whether a deleted namespace is still left alone.
-fn lingers(core: &Core, namespace: &Value) -> bool {
+fn empty_in_time(core: &Core, state: &mut State, namespace: &Value) -> Result<(), ApiError> {
+    match lingers_until(core, namespace) {
+        Some(until) => {
+            state.remind(until);
+            Ok(())
+        }
+        None => empty(core, state, crate::object::meta(namespace, "name"), namespace),
+    }
+}
+
+/// Until when a deleted namespace is still left alone, when it is.
+fn lingers_until(core: &Core, namespace: &Value) -> Option<jiff::Timestamp> {
     let wait = core.settings.namespace_lingers;
     if wait.is_zero() {
-        return false;
+        return None;
     }
-    let deleted: Option<jiff::Timestamp> =
-        namespace["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
-    deleted.and_then(|deleted| deleted.checked_add(wait).ok()).is_some_and(|until| core.clock.now() < until)
+    let deleted: jiff::Timestamp = crate::object::meta(namespace, "deletionTimestamp").parse().ok()?;
+    deleted.checked_add(wait).ok().filter(|until| core.clock.now() < *until)
 }
 
 /// Empties the namespaces whose time has come.
 pub(super) fn tick(core: &Core, state: &mut State) -> Result<(), ApiError> {
     let Some(table) = state.store.table("namespaces") else { return Ok(()) };
     let going: Vec<Value> = table.all().map(|stored| stored.object()).filter(is_deleting).collect();
-    for namespace in going.iter().filter(|namespace| !lingers(core, namespace)) {
-        empty(core, state, crate::object::meta(namespace, "name"), namespace)?;
+    for namespace in &going {
+        empty_in_time(core, state, namespace)?;
     }
     Ok(())
 }

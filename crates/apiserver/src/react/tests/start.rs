@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{CONTROLLER, make};
+use crate::react::{CONTROLLER, make};
 use crate::{ApiServer, Settings};
 
 #[test]
