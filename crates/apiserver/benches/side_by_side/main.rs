@@ -70,7 +70,6 @@ async fn run() -> anyhow::Result<()> {
         std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()))?;
         eprintln!("written to {}", path.display());
     }
-    anyhow::ensure!(goals.iter().all(|goal| goal.held), "a goal was missed");
     Ok(())
 }
 
