@@ -1,0 +1,4 @@
+//! From the API's objects to the values `core` decides with, and back.
+//!
+//! `api` knows how things are written and `core` what they mean, and neither knows the other. The operator and the
+//! agent need the same translation between them, so it stands here, once. Pure.
