@@ -49,6 +49,22 @@ mod pod_network {
     }
 
     #[test]
+    fn what_a_zone_runs_with_has_a_subnet_and_one_of_a_family_at_most() {
+        check::<OverlayRunning>(&[
+            (r#"{"id":2,"subnets":["10.244.1.0/24"]}"#, Same),
+            (r#"{"id":2,"subnets":["10.244.1.0/24","fd01:0:0:1::/64"]}"#, Same),
+            (
+                r#"{"id":2,"subnets":["fd01:0:0:1::/64","10.244.1.0/24"]}"#,
+                Printed(r#"{"id":2,"subnets":["10.244.1.0/24","fd01:0:0:1::/64"]}"#),
+            ),
+            (r#"{"id":2,"subnets":[]}"#, Refused("there must be one")),
+            (r#"{"id":2,"subnets":["10.1.0.0/24","10.2.0.0/24"]}"#, Refused("at most one of each family")),
+            (r#"{"id":-2,"subnets":["10.1.0.0/24"]}"#, Refused("is not the JSON it should be")),
+            (r#"{"id":2,"subnets":["10.1.0.0/24"],"x":1}"#, Refused("unknown field `x`")),
+        ]);
+    }
+
+    #[test]
     fn a_pair_of_addresses_has_at_least_one() {
         check::<PrimaryIfAddr>(&[
             (r#"{"ipv4":"172.18.0.3/16"}"#, Same),

@@ -7,12 +7,14 @@ mod host;
 mod node;
 mod pod;
 mod policy;
+mod running;
 
 pub use gateway::*;
 pub use host::*;
 pub use node::*;
 pub use pod::*;
 pub use policy::*;
+pub use running::*;
 
 /// The network every pod is on, in the maps that are keyed by network name.
 pub const DEFAULT_NETWORK: &str = "default";
