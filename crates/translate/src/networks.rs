@@ -148,11 +148,10 @@ impl Reading {
         match ClusterRange::new(net, host_prefix) {
             Ok(range) => Some(range),
             Err(refusal) => {
-                let problem = match refusal {
-                    Core::HostPrefix { least, most, .. } => {
-                        format!("must be between {least} and {most} for the range {net}")
-                    }
-                    other => other.to_string(),
+                let problem = if let Core::HostPrefix { least, most, .. } = refusal {
+                    format!("must be between {least} and {most} for the range {net}")
+                } else {
+                    refusal.to_string()
                 };
                 self.refuse(&format!("{field}.hostPrefix"), &asked.to_string(), problem);
                 None
