@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{apiserver, completions, crds, demo, doctor, man, version};
+use crate::{apiserver, completions, crds, demo, doctor, lab_pod, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -66,4 +66,6 @@ pub(crate) enum Command {
     Version(version::VersionArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+    #[command(hide = true)]
+    LabPod(lab_pod::LabPodArgs),
 }

@@ -8,6 +8,7 @@ mod crds;
 mod demo;
 mod doctor;
 mod exit;
+mod lab_pod;
 mod man;
 mod output;
 mod version;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Crds(args) => crds::run(&args),
+        Command::LabPod(args) => lab_pod::run(args, cli.global.output),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };
