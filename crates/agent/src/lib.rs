@@ -4,3 +4,5 @@
 //! - `zone` keeps the node's OVN databases and their daemons, `switch` the node's Open vSwitch;
 //! - `host` keeps the kernel's side, `host_init` prepares it at boot, `facts` tells the cluster what is true here;
 //! - `pods` answers the CNI plugin.
+
+pub mod host;
