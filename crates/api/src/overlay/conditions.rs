@@ -27,6 +27,16 @@ names! {
         StatusError = "StatusError",
         /// The hosts' MTU could not be found out.
         MtuProbeFailed = "MTUProbeFailed",
+        /// A node got no pod subnet: every range of a family is full.
+        SubnetsExhausted = "SubnetsExhausted",
+        /// A node got no number: every one is some node's.
+        NodeIdsExhausted = "NodeIDsExhausted",
+        /// An annotation of a node could not be used and was replaced.
+        NodeAnnotationUnusable = "NodeAnnotationUnusable",
+        /// Two nodes claimed the same number or addresses; the younger was given others.
+        NodeClaimTaken = "NodeClaimTaken",
+        /// A node has no address others could reach it by.
+        NodeWithoutAddress = "NodeWithoutAddress",
         /// A change of plugin is stuck.
         NetworkTypeMigrationFailed = "NetworkTypeMigrationFailed",
     }

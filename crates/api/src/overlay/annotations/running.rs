@@ -1,9 +1,9 @@
-//! What a node's zone really runs with.
+//! What a node's zone really runs with, and which leader last wrote its place.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::annotation::{Wired, json_annotation, truncated};
+use crate::annotation::{Wired, any_value, decimal, json_annotation, text_annotation, truncated};
 
 /// `netferry.dev/overlay-running`, on a node: the number and the pod subnets its zone was built with.
 ///
@@ -60,3 +60,9 @@ impl Wired for OverlayRunning {
 }
 
 json_annotation!(OverlayRunning, "netferry.dev/overlay-running");
+
+text_annotation! {
+    /// `netferry.dev/leader-term`, on a node: the fencing number of the leader that last wrote the node's place.
+    LeaderTerm(u32), "netferry.dev/leader-term", decimal
+}
+any_value!(LeaderTerm(u32));

@@ -8,6 +8,7 @@ use crate::name::NodeName;
 use crate::net::{Family, Stack, Subnets};
 use crate::overlay::networks::{ClusterRange, Networks};
 
+pub mod change;
 pub mod check;
 mod free;
 mod types;

@@ -1,0 +1,260 @@
+//! What the cluster side of the overlay does next, from what the API says. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use netferry_api::overlay::conditions::DegradedReason as Reason;
+use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
+use netferry_core::mtu::Mtu;
+use netferry_core::net::Family;
+use netferry_core::overlay::allocate::change::uproots;
+use netferry_core::overlay::allocate::{Applicant, allocate, check};
+use netferry_core::overlay::networks::Networks;
+use netferry_translate::{applicant, assignment, networks};
+
+use super::problem::{About, Problem, of_finding};
+
+/// The smallest MTU IPv6 allows (RFC 8200).
+const LEAST_FOR_V6: u32 = 1280;
+
+/// What was read.
+pub(crate) struct World<'a> {
+    /// What is asked for.
+    pub(crate) spec: &'a OperatorNetworkSpec,
+    /// What is published.
+    pub(crate) config: Option<&'a ConfigNetwork>,
+    /// The nodes.
+    pub(crate) nodes: &'a [ObjectMeta],
+    /// Nodes without an address of their own.
+    pub(crate) without_address: &'a BTreeSet<String>,
+}
+
+/// What follows.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Decision {
+    /// Annotations nodes are missing.
+    pub(crate) writes: Vec<NodeWrite>,
+    /// What the cluster's `Network` says of the network. Without ranges that could be, nothing is published.
+    pub(crate) published: Option<Published>,
+    /// What somebody should know.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Annotations one node is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeWrite {
+    /// The node.
+    pub(crate) name: String,
+    /// The version this was decided for; it is not written to any other.
+    pub(crate) version: String,
+    /// The annotations.
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// What the cluster's `Network` says of the network.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Published {
+    /// The part of the status that is ours.
+    pub(crate) status: ConfigNetworkStatus,
+    /// Whether it says so already.
+    pub(crate) already: bool,
+}
+
+/// Whether this operator runs the network at all.
+pub(crate) fn ours(spec: &OperatorNetworkSpec) -> bool {
+    let unmanaged =
+        spec.management_state.as_deref().is_some_and(|state| state != "Managed" && state != "Force");
+    let plugin = spec.default_network.as_ref().and_then(|network| network.plugin.as_deref());
+    // Nobody says: the plugin this product is about.
+    let plugin = plugin.map_or(Some(Plugin::OvnKubernetes), Plugin::named);
+    !unmanaged && plugin == Some(Plugin::OvnKubernetes)
+}
+
+/// Decides what to write, publish and report.
+///
+/// # Guarantees
+///
+/// A spec that cannot be, or that would take the ground from under pods that run, changes nothing: nodes go on being
+/// given their places from the ranges that are deployed.
+pub(crate) fn decide(world: &World<'_>) -> Decision {
+    let mut problems = Vec::new();
+    let nodes: Vec<(Applicant, &ObjectMeta)> = world
+        .nodes
+        .iter()
+        .filter_map(|node| applicant::applicant(node).ok().map(|applicant| (applicant, node)))
+        .collect();
+    let applicants: Vec<Applicant> = nodes.iter().map(|(applicant, _)| applicant.clone()).collect();
+    let without = world.without_address.iter();
+    problems.extend(without.map(|node| Problem {
+        about: About::Node(node.clone()),
+        reason: Reason::NodeWithoutAddress,
+        message: format!("node {node} has no InternalIP; no other node can reach it"),
+        action: "ReachNode",
+        repaired: false,
+    }));
+    let status = world.config.and_then(|config| config.status.as_ref());
+    let Some(networks) = settle_networks(world.spec, status, &applicants, &mut problems) else {
+        return Decision { problems, ..Decision::default() };
+    };
+    let mtu = settle_mtu(world.spec, status, &networks, &applicants, &mut problems);
+
+    let allocation = allocate(&networks, &applicants);
+    let wrong = check::check(&networks, &applicants, &allocation);
+    if !wrong.is_empty() {
+        // A second pair of eyes disagrees: nothing is written by a decision that contradicts itself.
+        problems.extend(wrong.iter().map(|wrong| Problem {
+            about: About::Network,
+            reason: Reason::StatusError,
+            message: format!("nothing was allocated: {wrong}"),
+            action: "GivePlace",
+            repaired: false,
+        }));
+        return Decision { problems, ..Decision::default() };
+    }
+    problems.extend(allocation.findings.iter().map(|finding| of_finding(finding, &allocation)));
+
+    let none = BTreeMap::new();
+    let mut writes = Vec::new();
+    for (applicant, node) in &nodes {
+        let Some(given) = allocation.nodes.get(&applicant.name) else { continue };
+        let annotations = node.annotations.as_ref().unwrap_or(&none);
+        let missing = assignment::missing(&networks, given, annotations);
+        if !missing.is_empty() {
+            writes.push(NodeWrite {
+                name: applicant.name.as_str().to_owned(),
+                version: node.resource_version.clone().unwrap_or_default(),
+                annotations: missing,
+            });
+        }
+    }
+    Decision { writes, published: mtu.map(|mtu| publish(&networks, mtu, status)), problems }
+}
+
+fn refused(reason: Reason, message: String) -> Problem {
+    Problem { about: About::Network, reason, message, action: "ReadNetwork", repaired: false }
+}
+
+/// The ranges to allocate from: those asked for, or those deployed where the others cannot be.
+fn settle_networks(
+    spec: &OperatorNetworkSpec,
+    status: Option<&ConfigNetworkStatus>,
+    nodes: &[Applicant],
+    problems: &mut Vec<Problem>,
+) -> Option<Networks> {
+    let published = status.filter(|status| !status.cluster_network.is_empty());
+    let deployed = published.map(|status| networks::deployed(status, spec));
+    let wanted = match networks::wanted(spec) {
+        Ok(wanted) => wanted,
+        Err(refusals) => {
+            let refusals = refusals.iter();
+            problems.extend(refusals.map(|r| refused(Reason::InvalidOperatorConfig, r.to_string())));
+            return deployed.and_then(Result::ok);
+        }
+    };
+    match deployed {
+        None => Some(wanted),
+        Some(Ok(deployed)) => {
+            let lost = uproots(&deployed, &wanted, nodes);
+            if lost.is_empty() {
+                return Some(wanted);
+            }
+            let shown: Vec<String> = lost.iter().take(3).map(ToString::to_string).collect();
+            let more = lost.len() - shown.len();
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            problems.push(refused(
+                Reason::InvalidOperatorConfig,
+                format!(
+                    "spec.clusterNetwork and spec.serviceNetwork cannot change so in a running cluster: {}{more}; \
+                     ranges may be added or widened",
+                    shown.join(", ")
+                ),
+            ));
+            Some(deployed)
+        }
+        // Somebody wrote into the status by hand. What is asked for may be published over it, unless somebody lives
+        // elsewhere: then it is a person who has to say what is deployed.
+        Some(Err(refusals)) => {
+            if nodes.iter().all(|node| lives_inside(&wanted, node)) {
+                return Some(wanted);
+            }
+            let refusals = refusals.iter();
+            problems.extend(refusals.map(|r| refused(Reason::InvalidClusterConfig, r.to_string())));
+            None
+        }
+    }
+}
+
+fn lives_inside(networks: &Networks, node: &Applicant) -> bool {
+    use netferry_core::overlay::allocate::Claim;
+    match &node.subnets {
+        Claim::Says(nets) => {
+            nets.iter().all(|net| networks.cluster().iter().any(|range| range.net().contains(net)))
+        }
+        Claim::Absent | Claim::Mangled(_) => true,
+    }
+}
+
+/// The MTU to publish: the one asked for in a new cluster, the one deployed in a running one.
+fn settle_mtu(
+    spec: &OperatorNetworkSpec,
+    status: Option<&ConfigNetworkStatus>,
+    networks: &Networks,
+    nodes: &[Applicant],
+    problems: &mut Vec<Problem>,
+) -> Option<Mtu> {
+    let deployed = status.filter(|s| s.cluster_network_mtu.is_some()).map(networks::deployed_mtu);
+    let deployed = deployed.and_then(Result::ok);
+    let asked = spec.default_network.as_ref().and_then(|n| n.ovn_kubernetes_config.as_ref()?.mtu);
+    let wanted = match networks::wanted_mtu(spec) {
+        Ok(wanted) => wanted,
+        Err(refusal) => {
+            problems.push(refused(Reason::InvalidOperatorConfig, refusal.to_string()));
+            return deployed;
+        }
+    };
+    let field = "spec.defaultNetwork.ovnKubernetesConfig.mtu";
+    if networks.families().contains(&Family::V6) && wanted.bytes() < LEAST_FOR_V6 {
+        let says = format!("{field} {wanted}: IPv6 needs {LEAST_FOR_V6} at least");
+        problems.push(refused(Reason::InvalidOperatorConfig, says));
+        return deployed;
+    }
+    let running = nodes.iter().any(|node| node.subnets != Default::default());
+    match deployed {
+        // Its full-size packets would be dropped, unannounced, wherever the smaller MTU arrives first.
+        Some(deployed) if running && deployed != wanted => {
+            if asked.is_some() && spec.migration.is_none() {
+                let says = format!(
+                    "{field} {wanted}: the cluster runs with {deployed}; a running cluster's MTU is changed \
+                     through spec.migration.mtu"
+                );
+                problems.push(refused(Reason::InvalidOperatorConfig, says));
+            }
+            Some(deployed)
+        }
+        Some(_) | None => Some(wanted),
+    }
+}
+
+fn publish(networks: &Networks, mtu: Mtu, now: Option<&ConfigNetworkStatus>) -> Published {
+    let (cluster_network, service_network) = networks::printed(networks);
+    let status = ConfigNetworkStatus {
+        cluster_network,
+        service_network,
+        network_type: Some(Plugin::OvnKubernetes.as_str().to_owned()),
+        cluster_network_mtu: Some(mtu.bytes()),
+        ..ConfigNetworkStatus::default()
+    };
+    let already = now.is_some_and(|now| {
+        (&now.cluster_network, &now.service_network, &now.network_type, now.cluster_network_mtu)
+            == (
+                &status.cluster_network,
+                &status.service_network,
+                &status.network_type,
+                status.cluster_network_mtu,
+            )
+    });
+    Published { status, already }
+}
+
+#[cfg(test)]
+mod tests;

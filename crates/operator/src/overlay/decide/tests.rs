@@ -1,0 +1,163 @@
+use super::*;
+use netferry_api::overlay::{ClusterNetworkEntry, DefaultNetwork, OvnKubernetesConfig};
+
+fn spec(cluster: &[(&str, u32)], service: &[&str]) -> OperatorNetworkSpec {
+    let entry = |(cidr, prefix): &(&str, u32)| ClusterNetworkEntry {
+        cidr: Some((*cidr).to_owned()),
+        host_prefix: Some(*prefix),
+    };
+    OperatorNetworkSpec {
+        cluster_network: cluster.iter().map(entry).collect(),
+        service_network: service.iter().map(ToString::to_string).collect(),
+        ..OperatorNetworkSpec::default()
+    }
+}
+
+fn usual() -> OperatorNetworkSpec {
+    spec(&[("10.244.0.0/16", 24)], &["10.96.0.0/16"])
+}
+
+fn with_mtu(mtu: u32, spec: OperatorNetworkSpec) -> OperatorNetworkSpec {
+    let config = OvnKubernetesConfig { mtu: Some(mtu), ..OvnKubernetesConfig::default() };
+    let network = DefaultNetwork { ovn_kubernetes_config: Some(config), ..DefaultNetwork::default() };
+    OperatorNetworkSpec { default_network: Some(network), ..spec }
+}
+
+fn node(name: &str, annotations: &BTreeMap<String, String>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.into()),
+        annotations: Some(annotations.clone()),
+        resource_version: Some("7".into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn look(spec: &OperatorNetworkSpec, config: Option<&ConfigNetwork>, nodes: &[ObjectMeta]) -> Decision {
+    decide(&World { spec, config, nodes, without_address: &BTreeSet::new() })
+}
+
+/// A cluster with one node that has its place, and what is published of it.
+fn running(spec: &OperatorNetworkSpec) -> (ConfigNetwork, Vec<ObjectMeta>) {
+    let fresh = look(spec, None, &[node("a", &BTreeMap::new())]);
+    let status = fresh.published.unwrap().status;
+    let mut config = ConfigNetwork::new("cluster", Default::default());
+    config.status = Some(status);
+    (config, vec![node("a", &fresh.writes[0].annotations)])
+}
+
+fn messages(decision: &Decision) -> Vec<&str> {
+    decision.problems.iter().map(|problem| problem.message.as_str()).collect()
+}
+
+#[test]
+fn a_cluster_in_which_everything_is_said_needs_no_write() {
+    let (config, nodes) = running(&usual());
+    let decision = look(&usual(), Some(&config), &nodes);
+    assert!(decision.writes.is_empty() && decision.problems.is_empty(), "{decision:?}");
+    assert!(decision.published.unwrap().already);
+}
+
+#[test]
+fn a_spec_that_cannot_be_publishes_nothing_in_a_new_cluster() {
+    let decision =
+        look(&spec(&[("10.244.0.0/16", 24)], &["10.244.0.0/24"]), None, &[node("a", &BTreeMap::new())]);
+    assert!(decision.writes.is_empty() && decision.published.is_none());
+    assert_eq!(
+        messages(&decision),
+        ["spec.clusterNetwork[0].cidr 10.244.0.0/16, spec.serviceNetwork[0] 10.244.0.0/24: overlap"]
+    );
+}
+
+#[test]
+fn a_running_cluster_goes_on_with_what_is_deployed_while_the_spec_cannot_be() {
+    let (config, mut nodes) = running(&usual());
+    nodes.push(node("b", &BTreeMap::new()));
+    for wrong in [
+        spec(&[("10.244.0.0/16", 31)], &["10.96.0.0/16"]),
+        spec(&[("10.99.0.0/16", 24)], &["10.96.0.0/16"]),
+        spec(&[("10.244.0.0/16", 24)], &["10.97.0.0/16"]),
+        spec(&[], &[]),
+    ] {
+        let decision = look(&wrong, Some(&config), &nodes);
+        assert!(!decision.problems.is_empty());
+        assert!(decision.published.as_ref().unwrap().already, "{decision:?}");
+        let [write] = &decision.writes[..] else { panic!("{decision:?}") };
+        assert_eq!(write.name, "b");
+        assert_eq!(write.annotations["k8s.ovn.org/node-subnets"], r#"{"default":["10.244.1.0/24"]}"#);
+    }
+}
+
+#[test]
+fn a_status_written_by_hand_is_written_over_unless_somebody_lives_elsewhere() {
+    let (mut config, nodes) = running(&usual());
+    config.status.as_mut().unwrap().cluster_network[0].cidr = Some("nonsense".into());
+    assert!(!look(&usual(), Some(&config), &nodes).published.unwrap().already);
+    let elsewhere = spec(&[("10.99.0.0/16", 24)], &["10.96.0.0/16"]);
+    let decision = look(&elsewhere, Some(&config), &nodes);
+    assert!(decision.writes.is_empty() && decision.published.is_none());
+    assert_eq!(decision.problems[0].reason, Reason::InvalidClusterConfig);
+}
+
+#[test]
+fn the_mtu_of_a_running_cluster_is_not_changed_by_an_edit() {
+    let (config, nodes) = running(&with_mtu(1400, usual()));
+    let decision = look(&with_mtu(8900, usual()), Some(&config), &nodes);
+    assert!(decision.published.as_ref().unwrap().already);
+    assert_eq!(
+        messages(&decision),
+        ["spec.defaultNetwork.ovnKubernetesConfig.mtu 8900: the cluster runs with 1400; \
+         a running cluster's MTU is changed through spec.migration.mtu"]
+    );
+    let fresh = look(&with_mtu(8900, usual()), Some(&config), &[node("a", &BTreeMap::new())]);
+    assert_eq!(fresh.published.unwrap().status.cluster_network_mtu, Some(8900), "nobody runs with it yet");
+    let (config, nodes) = running(&with_mtu(8900, usual()));
+    assert!(look(&usual(), Some(&config), &nodes).problems.is_empty(), "asking for nothing is no change");
+}
+
+#[test]
+fn ipv6_is_not_given_an_mtu_it_cannot_live_with() {
+    let six = spec(&[("fd01::/48", 64)], &["fd02::/112"]);
+    let decision = look(&with_mtu(1279, six.clone()), None, &[]);
+    assert!(decision.published.is_none());
+    assert!(messages(&decision)[0].contains("IPv6 needs 1280"));
+    assert!(look(&with_mtu(1280, six), None, &[]).published.is_some());
+}
+
+#[test]
+fn a_node_without_an_address_is_reported_and_keeps_nobody_waiting() {
+    let without = BTreeSet::from(["a".to_owned()]);
+    let nodes = [node("a", &BTreeMap::new()), node("b", &BTreeMap::new())];
+    let decision = decide(&World { spec: &usual(), config: None, nodes: &nodes, without_address: &without });
+    assert_eq!(messages(&decision), ["node a has no InternalIP; no other node can reach it"]);
+    assert_eq!(decision.writes.len(), 2);
+}
+
+#[test]
+fn a_network_that_is_unmanaged_or_somebody_else_s_is_left_alone() {
+    let of = |plugin: &str| OperatorNetworkSpec {
+        default_network: Some(DefaultNetwork { plugin: Some(plugin.into()), ..DefaultNetwork::default() }),
+        ..usual()
+    };
+    let managed = |state: &str| OperatorNetworkSpec { management_state: Some(state.into()), ..usual() };
+    for yes in [usual(), of("OVNKubernetes"), managed("Managed")] {
+        assert!(ours(&yes));
+    }
+    for no in [of("OpenShiftSDN"), of("Calico"), managed("Unmanaged"), managed("Removed")] {
+        assert!(!ours(&no));
+    }
+}
+
+#[test]
+fn a_node_beyond_the_last_subnet_is_named_with_the_way_out() {
+    let small = spec(&[("10.244.0.0/24", 25)], &["10.96.0.0/16"]);
+    let nodes: Vec<ObjectMeta> = ["a", "b", "c"].iter().map(|name| node(name, &BTreeMap::new())).collect();
+    let decision = look(&small, None, &nodes);
+    assert_eq!(decision.writes.len(), 2);
+    assert_eq!(
+        messages(&decision),
+        [
+            "node c has no place in the overlay: all 2 IPv4 subnets of 10.244.0.0/24 (/25 per node) are taken; \
+         add a range to spec.clusterNetwork"
+        ]
+    );
+}

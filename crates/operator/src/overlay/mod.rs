@@ -1,0 +1,137 @@
+//! The cluster side of the pod network: which node gets which place, and what the network is.
+//!
+//! Reads the operator's `Network` and the nodes, lets `core` decide, writes the nodes' annotations and the status of
+//! the cluster's `Network`, and reports what is wrong as conditions and Events.
+//!
+//! Every round reads the nodes anew, from the API and not from a cache: what was written a moment ago is part of the
+//! next decision. Every write names the version it was decided for; what changed meanwhile is decided anew. A new
+//! leader first marks every node it would write to ([`round`]), so that nothing its predecessor still had on its way
+//! can arrive afterwards.
+//!
+//! When the API does not answer, a round fails and is tried again, later and later; nodes keep what they have.
+
+mod act;
+mod decide;
+mod problem;
+mod round;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, info, warn};
+
+use crate::lead::{Leadership, chain};
+use problem::Problem;
+use round::RoundError;
+use watch::Watches;
+
+/// Changes within this time are looked at together.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// A look without a reason, in case one was missed.
+const ANYWAY: Duration = Duration::from_secs(300);
+/// After a failed round, the first wait; each one after is twice as long.
+const RETRY: Duration = Duration::from_millis(500);
+/// The longest wait after a failed round.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// How the controller works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// For how long a condition still tells of something that was put right.
+    pub linger: Duration,
+}
+
+impl Default for Settings {
+    /// Long enough to be noticed by somebody who looks every few minutes.
+    fn default() -> Settings {
+        Settings { linger: Duration::from_secs(300) }
+    }
+}
+
+/// Runs the controller for as long as this process leads.
+pub async fn control(client: Client, leadership: Leadership, settings: Settings) {
+    let instance = Some(format!("term-{}", leadership.term()));
+    let reporter = Reporter { controller: "netferry-operator".into(), instance };
+    let mut overlay = Overlay {
+        recorder: Recorder::new(client.clone(), reporter),
+        client: client.clone(),
+        leadership,
+        settings,
+        began: Instant::now(),
+        risen: false,
+        fenced: false,
+        told: BTreeSet::new(),
+        repaired: BTreeMap::new(),
+    };
+    let mut watches = Watches::new(&client);
+    let mut next = Instant::now();
+    let mut retry = RETRY;
+    loop {
+        tokio::select! {
+            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
+            () = sleep_until(next) => match overlay.round(&watches.without_address()).await {
+                Ok(again) => {
+                    retry = RETRY;
+                    next = Instant::now() + again.unwrap_or(ANYWAY);
+                }
+                Err(RoundError::Deposed { found, term }) => {
+                    error!(found, term, "a node was written by a later leader; giving up");
+                    overlay.leadership.give_up();
+                    next = Instant::now() + ANYWAY;
+                }
+                Err(failed) => {
+                    warn!(error = %chain(&failed), "a round failed; trying again");
+                    next = Instant::now() + retry;
+                    retry = (retry * 2).min(LONGEST_RETRY);
+                }
+            },
+        }
+    }
+}
+
+/// What one leadership of the controller knows.
+struct Overlay {
+    client: Client,
+    leadership: Leadership,
+    settings: Settings,
+    recorder: Recorder,
+    /// When this leadership began.
+    began: Instant,
+    /// Whether the term was compared with those found on nodes; from then on an equal one is our own.
+    risen: bool,
+    /// Whether everything a predecessor could still write to has been marked.
+    fenced: bool,
+    /// Problems an Event was sent about.
+    told: BTreeSet<Problem>,
+    /// Problems that were put right, and when.
+    repaired: BTreeMap<Problem, Instant>,
+}
+
+impl Overlay {
+    /// Problems to show: those there are, and those that were put right a short time ago.
+    fn shown(&mut self, problems: &[Problem], now: Instant) -> BTreeSet<Problem> {
+        for problem in problems.iter().filter(|problem| problem.repaired) {
+            self.repaired.insert(problem.clone(), now);
+        }
+        let linger = self.settings.linger;
+        self.repaired.retain(|_, since| now < *since + linger);
+        problems.iter().chain(self.repaired.keys()).cloned().collect()
+    }
+
+    /// When the condition must be written again because something was put right long enough ago.
+    fn forgets_in(&self, now: Instant) -> Option<Duration> {
+        let first = self.repaired.values().min()?;
+        Some((*first + self.settings.linger).saturating_duration_since(now) + TOGETHER)
+    }
+}
+
+/// Says once what a round did.
+fn log_round(written: usize, problems: usize) {
+    if written > 0 || problems > 0 {
+        info!(written, problems, "a round is done");
+    }
+}

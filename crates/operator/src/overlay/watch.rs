@@ -1,0 +1,124 @@
+//! What is worth a look: changes of the API that may change a decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::{
+    GatewayRouterLrpIfAddrs, LeaderTerm, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
+    TransitSwitchPortIfAddr,
+};
+use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
+use netferry_translate::applicant::lacks_address;
+use tracing::warn;
+
+use crate::lead::chain;
+
+/// What of a node a decision depends on.
+///
+/// Kubelets write to their nodes all the time; only these are a reason to look again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Traits {
+    annotations: Vec<Option<String>>,
+    lacks_address: bool,
+}
+
+const KEYS: [&str; 7] = [
+    NodeSubnets::KEY,
+    NodeId::KEY,
+    NetworkIds::KEY,
+    TransitSwitchPortIfAddr::KEY,
+    GatewayRouterLrpIfAddrs::KEY,
+    OverlayRunning::KEY,
+    LeaderTerm::KEY,
+];
+
+impl Traits {
+    fn of(node: &Node) -> Traits {
+        let annotations = node.annotations();
+        Traits {
+            annotations: KEYS.iter().map(|key| annotations.get(*key).cloned()).collect(),
+            lacks_address: lacks_address(node),
+        }
+    }
+}
+
+enum Change {
+    Node(Box<watcher::Event<Node>>),
+    Network,
+    Failed(watcher::Error),
+}
+
+/// The watches of one leadership.
+pub(crate) struct Watches {
+    streams: SelectAll<BoxStream<'static, Change>>,
+    nodes: BTreeMap<String, Traits>,
+    /// Nodes of a list that is still coming in.
+    arriving: BTreeMap<String, Traits>,
+}
+
+impl Watches {
+    pub(crate) fn new(client: &Client) -> Watches {
+        let the_one = watcher::Config::default().fields(&format!("metadata.name={SINGLETON}"));
+        let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default())
+            .default_backoff()
+            .map(|event| event.map_or_else(Change::Failed, |event| Change::Node(Box::new(event))));
+        let wanted = watcher(Api::<OperatorNetwork>::all(client.clone()), the_one.clone())
+            .default_backoff()
+            .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
+        let published = watcher(Api::<ConfigNetwork>::all(client.clone()), the_one)
+            .default_backoff()
+            .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
+        let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
+        Watches { streams, nodes: BTreeMap::new(), arriving: BTreeMap::new() }
+    }
+
+    /// Waits for a change that may change a decision.
+    pub(crate) async fn changed(&mut self) {
+        while let Some(change) = self.streams.next().await {
+            match change {
+                Change::Network => return,
+                Change::Node(event) => {
+                    if self.note(*event) {
+                        return;
+                    }
+                }
+                // The watch is tried again by itself, later and later.
+                Change::Failed(error) => warn!(error = %chain(&error), "a watch failed"),
+            }
+        }
+        // The streams never end; if they did, only the periodic look would be left.
+        std::future::pending().await
+    }
+
+    /// Nodes without an address of their own, as last seen.
+    pub(crate) fn without_address(&self) -> BTreeSet<String> {
+        let without = self.nodes.iter().filter(|(_, traits)| traits.lacks_address);
+        without.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn note(&mut self, event: watcher::Event<Node>) -> bool {
+        match event {
+            watcher::Event::Init => {
+                self.arriving.clear();
+                false
+            }
+            watcher::Event::InitApply(node) => {
+                self.arriving.insert(node.name_any(), Traits::of(&node));
+                false
+            }
+            watcher::Event::InitDone => {
+                let before = std::mem::replace(&mut self.nodes, std::mem::take(&mut self.arriving));
+                before != self.nodes
+            }
+            watcher::Event::Apply(node) => {
+                let traits = Traits::of(&node);
+                self.nodes.insert(node.name_any(), traits.clone()) != Some(traits)
+            }
+            watcher::Event::Delete(node) => self.nodes.remove(&node.name_any()).is_some(),
+        }
+    }
+}
