@@ -163,7 +163,7 @@ fn the_mtu_of_pods_is_what_is_asked_or_what_fits_a_tunnel_over_ethernet() {
     let says = wanted_mtu(&asking(Some(70000))).unwrap_err().to_string();
     assert_eq!(
         says,
-        "spec.defaultNetwork.ovnKubernetesConfig.mtu 70000: MTU 70000 is not between 576 and 65535"
+        "spec.defaultNetwork.ovnKubernetesConfig.mtu 70000: MTU 70000 is not between 576 and 65536"
     );
     let status = ConfigNetworkStatus { cluster_network_mtu: Some(1), ..ConfigNetworkStatus::default() };
     assert!(deployed_mtu(&status).is_err());

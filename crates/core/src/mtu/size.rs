@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// Invariant: between [`Mtu::MIN`] and [`Mtu::MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Mtu(u16);
+pub struct Mtu(u32);
 
 /// No link of ours runs at that size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -14,19 +14,21 @@ pub struct Mtu(u16);
 pub struct OutOfRange(pub u32);
 
 impl Mtu {
-    /// The smallest an IPv4 link may have (RFC 791 asks for 576, RFC 8200 for 1280 where there is IPv6).
-    pub const MIN: u16 = 576;
-    /// The largest an IP packet can be.
-    pub const MAX: u16 = 65535;
+    /// The smallest an IPv4 link may have (RFC 791).
+    pub const MIN: u32 = 576;
+    /// The smallest a link may have where there is IPv6 (RFC 8200).
+    pub const MIN_V6: u32 = 1280;
+    /// The largest a link may have: the loopback's.
+    pub const MAX: u32 = 65536;
 
     /// The only way to an MTU.
     pub fn new(bytes: u32) -> Result<Mtu, OutOfRange> {
-        u16::try_from(bytes).ok().filter(|b| *b >= Mtu::MIN).map(Mtu).ok_or(OutOfRange(bytes))
+        if (Mtu::MIN..=Mtu::MAX).contains(&bytes) { Ok(Mtu(bytes)) } else { Err(OutOfRange(bytes)) }
     }
 
     /// The size in bytes.
     pub fn bytes(self) -> u32 {
-        u32::from(self.0)
+        self.0
     }
 }
 
@@ -41,9 +43,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_mtu_outside_what_ip_allows_is_refused() {
+    fn an_mtu_outside_what_links_can_have_is_refused() {
         for (bytes, fits) in
-            [(0, false), (575, false), (576, true), (1400, true), (65535, true), (65536, false)]
+            [(0, false), (575, false), (576, true), (1400, true), (65536, true), (65537, false)]
         {
             assert_eq!(Mtu::new(bytes).is_ok(), fits, "{bytes}");
         }

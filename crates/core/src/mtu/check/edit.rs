@@ -1,0 +1,199 @@
+//! What an edit of the operator's `Network` asks for, seen from what is applied.
+
+use std::collections::BTreeMap;
+
+use super::{Cluster, Field, Refusal};
+use crate::mtu::Mtu;
+use crate::mtu::record::{Change, Ends, Record, Stage};
+use crate::name::NodeName;
+
+/// What the operator's `Network` says of the MTU, not yet believed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Asked {
+    /// The plugin's `mtu`.
+    pub mtu: Option<u32>,
+    /// `spec.migration.mtu`.
+    pub migration: Option<AskedChange>,
+}
+
+/// `spec.migration.mtu`, not yet believed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct AskedChange {
+    /// Of the pods.
+    pub network: Option<AskedEnds>,
+    /// Of the hosts.
+    pub machine: Option<AskedEnds>,
+}
+
+/// `from` and `to`, not yet believed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct AskedEnds {
+    /// `from`.
+    pub from: Option<u32>,
+    /// `to`.
+    pub to: Option<u32>,
+}
+
+/// What an edit leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The change that should be under way.
+    pub change: Option<Change>,
+    /// Whether a change that every node has finished may be forgotten: nobody asks for it any more.
+    pub may_end: bool,
+}
+
+/// What the hosts' uplinks run at, as nodes report it; nothing for a node that has not.
+pub type Hosts = BTreeMap<NodeName, Option<Mtu>>;
+
+/// Reads an edit.
+///
+/// # Errors
+/// All that is wrong with it, in the order in which people who know these checks expect them. A refused edit is as
+/// good as none: what is under way goes on as it was.
+pub fn read(
+    cluster: &Cluster,
+    record: &Record,
+    hosts: &Hosts,
+    asked: &Asked,
+) -> Result<Wanted, Vec<Refusal>> {
+    match &asked.migration {
+        None => without(cluster, record, asked.mtu).map_err(|refusal| vec![refusal]),
+        Some(migration) => with(cluster, record, hosts, migration),
+    }
+}
+
+fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wanted, Refusal> {
+    let field = cluster.plugin.mtu_field();
+    let published = record.published();
+    let agrees = |asked: u32| asked == published.bytes();
+    match (record.change, asked) {
+        (None, Some(asked)) if !agrees(asked) => {
+            Err(Refusal::WithoutMigration { field, asked, applied: published })
+        }
+        (None, _) => Ok(Wanted { change: None, may_end: true }),
+        (Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning }), Some(asked))
+            if !agrees(asked) =>
+        {
+            let (from, to, host_from) = (network.from, network.to, host.from);
+            Err(Refusal::Removed { field, asked, from, to, host_from })
+        }
+        (Some(Change { stage: Stage::Settling, .. }), Some(asked)) if !agrees(asked) => {
+            Err(Refusal::WithoutMigration { field, asked, applied: published })
+        }
+        (Some(change), _) => {
+            let stage = match change.stage {
+                Stage::Spreading { .. } => Stage::Spreading { finish: true },
+                kept @ (Stage::Settling | Stage::Returning) => kept,
+            };
+            Ok(Wanted { change: Some(Change { stage, ..change }), may_end: true })
+        }
+    }
+}
+
+fn with(
+    cluster: &Cluster,
+    record: &Record,
+    hosts: &Hosts,
+    asked: &AskedChange,
+) -> Result<Wanted, Vec<Refusal>> {
+    let network = asked.network.unwrap_or_default();
+    let machine = asked.machine.unwrap_or_default();
+    let (Some(from), Some(to), Some(host_to)) = (network.from, network.to, machine.to) else {
+        let fields = [
+            (network.from, Field::NetworkFrom),
+            (network.to, Field::NetworkTo),
+            (machine.to, Field::MachineTo),
+        ];
+        let missing = fields.into_iter().filter(|(value, _)| value.is_none()).map(|(_, field)| field);
+        return Err(vec![Refusal::Missing(missing.collect())]);
+    };
+    let mut refusals = Vec::new();
+    // A change that is under way keeps its beginning, also after what is published has moved on to its end.
+    let continued = matches!(record.change,
+        Some(Change { network, stage: Stage::Spreading { .. } | Stage::Returning, .. })
+            if network.from.bytes() == from);
+    let other_end = matches!(record.change, Some(Change { network, .. }) if network.to.bytes() == from);
+    if !continued && !other_end && from != record.published().bytes() {
+        refusals.push(Refusal::From { asked: from, applied: record.published() });
+    }
+    let mut keep = |checked: Result<Mtu, Refusal>| checked.map_err(|refusal| refusals.push(refusal)).ok();
+    let network_to = keep(cluster.in_range(Field::NetworkTo, to));
+    let machine_to = keep(cluster.in_range(Field::MachineTo, host_to));
+    let budget = cluster.plugin.budget();
+    let needs = u64::from(to) + u64::from(budget);
+    if needs > u64::from(host_to) {
+        refusals.push(Refusal::MachineTooSmall { asked: host_to, network: to, budget, needs });
+    }
+    let (Some(to), Some(host_to), true) = (network_to, machine_to, refusals.is_empty()) else {
+        return Err(refusals);
+    };
+    let from = Mtu::new(from).expect("it equals an end of what is applied");
+    let asked_from = machine.from.map(|bytes| cluster.in_range(Field::MachineFrom, bytes));
+    let change = match record.change {
+        None => start(hosts, from, to, asked_from, host_to),
+        Some(running) => meanwhile(running, from, to, host_to),
+    };
+    let change = change.map_err(|refusal| vec![refusal])?;
+    Ok(Wanted { change: Some(change), may_end: false })
+}
+
+fn start(
+    hosts: &Hosts,
+    from: Mtu,
+    to: Mtu,
+    asked_from: Option<Result<Mtu, Refusal>>,
+    host_to: Mtu,
+) -> Result<Change, Refusal> {
+    let host_from = match asked_from {
+        Some(asked) => asked?,
+        None => common(hosts, host_to)?,
+    };
+    let elsewhere = hosts.iter().filter_map(|(node, mtu)| mtu.map(|mtu| (node.clone(), mtu)));
+    let elsewhere: Vec<_> = elsewhere.filter(|(_, mtu)| *mtu != host_from && *mtu != host_to).collect();
+    if !elsewhere.is_empty() {
+        return Err(Refusal::HostElsewhere { from: host_from, to: host_to, nodes: elsewhere });
+    }
+    let (network, host) = (Ends { from, to }, Ends { from: host_from, to: host_to });
+    Ok(Change { network, host, stage: Stage::Spreading { finish: false } })
+}
+
+/// The size all hosts share; of a cluster without nodes, the one they will be taken to.
+fn common(hosts: &Hosts, host_to: Mtu) -> Result<Mtu, Refusal> {
+    let silent: Vec<_> =
+        hosts.iter().filter(|(_, mtu)| mtu.is_none()).map(|(node, _)| node.clone()).collect();
+    if !silent.is_empty() {
+        return Err(Refusal::HostUnknown(silent));
+    }
+    let mut sizes = hosts.values().flatten();
+    let Some(first) = sizes.next() else { return Ok(host_to) };
+    if sizes.all(|mtu| mtu == first) {
+        return Ok(*first);
+    }
+    let each = hosts.iter().filter_map(|(node, mtu)| mtu.map(|mtu| (node.clone(), mtu)));
+    Err(Refusal::HostsDiffer(each.collect()))
+}
+
+/// What a change asked while `running` is under way makes of it.
+fn meanwhile(running: Change, from: Mtu, to: Mtu, host_to: Mtu) -> Result<Change, Refusal> {
+    let Change { network, host, stage } = running;
+    let back = to == network.from && host_to == host.from;
+    let anew = Stage::Spreading { finish: false };
+    match stage {
+        // Undoing: asked as "from here to here", or as the reverse of what is under way.
+        Stage::Spreading { .. } | Stage::Returning if back => {
+            Ok(Change { stage: Stage::Returning, ..running })
+        }
+        // Every node holds the old end, so any other end may be aimed at from there.
+        Stage::Spreading { .. } | Stage::Returning if from == network.from => {
+            let (network, host) = (Ends { to, ..network }, Ends { to: host_to, ..host });
+            Ok(Change { network, host, stage: anew })
+        }
+        Stage::Settling if back && from == network.to => {
+            Ok(Change { network: network.swapped(), host: host.swapped(), stage: anew })
+        }
+        Stage::Spreading { .. } | Stage::Returning | Stage::Settling => {
+            Err(Refusal::ChangeRunning { from: network.from, to: network.to, host_from: host.from })
+        }
+    }
+}

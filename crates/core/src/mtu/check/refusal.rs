@@ -1,0 +1,275 @@
+//! Why something is refused.
+
+use std::fmt;
+
+use crate::mtu::Mtu;
+use crate::name::NodeName;
+
+/// A field of the operator's `Network`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Field {
+    /// `spec.migration.mtu.network`
+    Network,
+    /// `spec.migration.mtu.machine`
+    Machine,
+    /// `spec.migration.mtu.network.from`
+    NetworkFrom,
+    /// `spec.migration.mtu.network.to`
+    NetworkTo,
+    /// `spec.migration.mtu.machine.from`
+    MachineFrom,
+    /// `spec.migration.mtu.machine.to`
+    MachineTo,
+    /// `spec.defaultNetwork.ovnKubernetesConfig.mtu`
+    OvnMtu,
+    /// `spec.defaultNetwork.openshiftSDNConfig.mtu`
+    SdnMtu,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Field::Network => "spec.migration.mtu.network",
+            Field::Machine => "spec.migration.mtu.machine",
+            Field::NetworkFrom => "spec.migration.mtu.network.from",
+            Field::NetworkTo => "spec.migration.mtu.network.to",
+            Field::MachineFrom => "spec.migration.mtu.machine.from",
+            Field::MachineTo => "spec.migration.mtu.machine.to",
+            Field::OvnMtu => "spec.defaultNetwork.ovnKubernetesConfig.mtu",
+            Field::SdnMtu => "spec.defaultNetwork.openshiftSDNConfig.mtu",
+        })
+    }
+}
+
+/// Why a size, or a change of size, is refused.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A change names what it needs only in part.
+    #[error("a change of MTU needs network.from, network.to and machine.to; missing: {}", list(.0))]
+    Missing(Vec<Field>),
+    /// The change does not begin where the cluster is.
+    #[error("{} is {asked}, but the MTU that is applied is {applied}", Field::NetworkFrom)]
+    From {
+        /// What was asked.
+        asked: u32,
+        /// What is applied.
+        applied: Mtu,
+    },
+    /// Outside what links and families allow.
+    #[error("{field} is {asked}, not between {least} and {most}")]
+    OutOfRange {
+        /// Where it stands.
+        field: Field,
+        /// What was asked.
+        asked: u32,
+        /// The smallest allowed.
+        least: u32,
+        /// The largest allowed.
+        most: u32,
+    },
+    /// The hosts would not carry the pods' packets with their headers.
+    #[error(
+        "{} is {asked}, but must be at least {needs}: {} {network} and {budget} for the encapsulation",
+        Field::MachineTo,
+        Field::NetworkTo
+    )]
+    MachineTooSmall {
+        /// What was asked of the hosts.
+        asked: u32,
+        /// What was asked of the pods.
+        network: u32,
+        /// What the encapsulation takes.
+        budget: u32,
+        /// The smallest acceptable.
+        needs: u64,
+    },
+    /// The MTU was edited without a change being asked.
+    #[error(
+        "{field} is {asked}, but {applied} is applied; a running cluster moves only through spec.migration.mtu \
+         (from {applied} to {asked})"
+    )]
+    WithoutMigration {
+        /// Where it stands.
+        field: Field,
+        /// What was asked.
+        asked: u32,
+        /// What is applied.
+        applied: Mtu,
+    },
+    /// `spec.migration` was removed while nodes are under way and the MTU does not say where to.
+    #[error(
+        "spec.migration was removed while the MTU changes from {from} to {to}, and {field} is {asked}; to finish set it \
+         to {to}; to cancel set spec.migration.mtu to network from {from} to {from}, machine to {host_from}"
+    )]
+    Removed {
+        /// Where the MTU stands.
+        field: Field,
+        /// What stands there.
+        asked: u32,
+        /// The old end.
+        from: Mtu,
+        /// The new end.
+        to: Mtu,
+        /// The hosts' old end.
+        host_from: Mtu,
+    },
+    /// Another change is under way.
+    #[error(
+        "the MTU is being changed from {from} to {to}; finish it, or ask for the reverse (network from {to} to {from}, \
+         machine to {host_from}) first"
+    )]
+    ChangeRunning {
+        /// Its old end.
+        from: Mtu,
+        /// Its new end.
+        to: Mtu,
+        /// The hosts' old end.
+        host_from: Mtu,
+    },
+    /// It is not known where the hosts are.
+    #[error(
+        "{} have not reported the MTU of their hosts yet; wait for them, or say it in {}",
+        nodes(.0), Field::MachineFrom
+    )]
+    HostUnknown(Vec<NodeName>),
+    /// Hosts run at different sizes, so there is no one size to come from.
+    #[error("hosts run at different MTUs ({}); say which is the old one in {}", each(.0), Field::MachineFrom)]
+    HostsDiffer(Vec<(NodeName, Mtu)>),
+    /// A host is at neither end of the change.
+    #[error("hosts run at neither {from} nor {to}: {}", each(.nodes))]
+    HostElsewhere {
+        /// The old end.
+        from: Mtu,
+        /// The new end.
+        to: Mtu,
+        /// Which, and where they are.
+        nodes: Vec<(NodeName, Mtu)>,
+    },
+    /// At first configuration: the hosts do not carry the pods' packets with their headers.
+    #[error("{field} is {asked}, which needs hosts with an MTU of at least {needs}; they have {host}")]
+    HostTooSmall {
+        /// Where it stands, or would.
+        field: Field,
+        /// What was asked, or followed from the hosts.
+        asked: u32,
+        /// What the hosts have.
+        host: Mtu,
+        /// What they would need.
+        needs: u32,
+    },
+    /// On a node: an interface that ends tunnels is too small.
+    #[error("interface {interface} has MTU {mtu}; pods at {carries} need at least {needs}")]
+    UplinkTooSmall {
+        /// Which.
+        interface: String,
+        /// What it has.
+        mtu: u32,
+        /// What pods carry.
+        carries: Mtu,
+        /// What it needs.
+        needs: u32,
+    },
+}
+
+impl Refusal {
+    /// The refusal in one word, for conditions and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Refusal::Missing(_) => "FieldMissing",
+            Refusal::From { .. } => "FromIsNotApplied",
+            Refusal::OutOfRange { .. } => "OutOfRange",
+            Refusal::MachineTooSmall { .. } => "MachineTooSmall",
+            Refusal::WithoutMigration { .. } => "WithoutMigration",
+            Refusal::Removed { .. } => "MigrationRemoved",
+            Refusal::ChangeRunning { .. } => "ChangeRunning",
+            Refusal::HostUnknown(_) => "HostUnknown",
+            Refusal::HostsDiffer(_) => "HostsDiffer",
+            Refusal::HostElsewhere { .. } => "HostElsewhere",
+            Refusal::HostTooSmall { .. } => "HostTooSmall",
+            Refusal::UplinkTooSmall { .. } => "UplinkTooSmall",
+        }
+    }
+
+    /// Whether it may pass by itself, without anybody editing anything.
+    pub fn passes(&self) -> bool {
+        matches!(self, Refusal::HostUnknown(_) | Refusal::ChangeRunning { .. })
+    }
+}
+
+/// Why an edit beside the MTU is refused.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum ChangeRefusal {
+    /// No node-by-node change of plugin where the control plane is elsewhere.
+    #[error("spec.migration.mode Live is not possible with a hosted control plane")]
+    HostedLive,
+    /// The target of a running change of plugin was edited.
+    #[error("spec.migration.networkType cannot become {asked:?} while a change to {running:?} is under way")]
+    MigrationType {
+        /// What was asked.
+        asked: String,
+        /// What is running.
+        running: String,
+    },
+    /// The mode of a running change of plugin was edited.
+    #[error("spec.migration.mode cannot become {asked} while a change in mode {running} is under way")]
+    MigrationMode {
+        /// What was asked.
+        asked: &'static str,
+        /// What is running.
+        running: &'static str,
+    },
+    /// The plugin was edited without a change being prepared.
+    #[error("spec.defaultNetwork.type cannot become {asked:?} without spec.migration")]
+    TypeWithoutMigration {
+        /// What was asked.
+        asked: String,
+    },
+    /// The plugin was edited to another than the prepared one.
+    #[error("spec.defaultNetwork.type cannot become {asked:?}; spec.migration.networkType is {prepared:?}")]
+    TypeNotPrepared {
+        /// What was asked.
+        asked: String,
+        /// What was prepared.
+        prepared: String,
+    },
+    /// A range that must stay.
+    #[error("{field} cannot be changed {when}")]
+    Fixed {
+        /// Which field.
+        field: &'static str,
+        /// When that holds.
+        when: &'static str,
+    },
+    /// A number that must stay.
+    #[error("{field} cannot be changed from {old} to {new}")]
+    Number {
+        /// Which field.
+        field: &'static str,
+        /// What is applied.
+        old: String,
+        /// What was asked.
+        new: String,
+    },
+    /// A cluster network was changed beyond what a running cluster can follow.
+    #[error("spec.clusterNetwork {old} cannot become {new}: {why}")]
+    ClusterNetwork {
+        /// What is applied.
+        old: String,
+        /// What was asked.
+        new: String,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+fn list(fields: &[Field]) -> String {
+    fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn nodes(nodes: &[NodeName]) -> String {
+    nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn each(nodes: &[(NodeName, Mtu)]) -> String {
+    nodes.iter().map(|(node, mtu)| format!("{node} at {mtu}")).collect::<Vec<_>>().join(", ")
+}

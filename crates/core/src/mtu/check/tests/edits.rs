@@ -1,0 +1,205 @@
+use super::*;
+use crate::mtu::record::Ends;
+
+const CLUSTER: Cluster = Cluster { plugin: OVN, v6: false };
+
+fn read_on(record: &Record, asked: &Asked) -> Result<Wanted, Vec<String>> {
+    let nodes = hosts(&[("a", 1500), ("b", 1500)]);
+    read(&CLUSTER, record, &nodes, asked).map_err(|all| all.iter().map(Refusal::to_string).collect())
+}
+
+fn after(record: &Record, asked: &Asked) -> Record {
+    record.with(read_on(record, asked).unwrap().change)
+}
+
+fn edited(mtu: u32) -> Asked {
+    Asked { mtu: Some(mtu), migration: None }
+}
+
+fn phase_one() -> Record {
+    after(&Record::settled(mtu(1400)), &change(1400, 8900, 9000))
+}
+
+fn phase_two() -> Record {
+    let record = after(&phase_one(), &edited(8900));
+    let Some(Change { network, host, stage: Stage::Spreading { finish: true } }) = record.change else {
+        panic!("{record:?}")
+    };
+    record.with(Some(Change { network, host, stage: Stage::Settling }))
+}
+
+#[test]
+fn a_change_from_what_is_applied_starts_and_its_target_is_published() {
+    let record = phase_one();
+    assert_eq!(spreading(&record), (1400, 8900, 1500, 9000));
+    assert_eq!((record.published(), record.epoch), (mtu(8900), 1));
+    assert_eq!(record.rendering().network.to_string(), "8900 (routes 1400)");
+}
+
+#[test]
+fn the_mtu_field_is_ignored_while_a_change_is_asked() {
+    let asked = Asked { mtu: Some(1234), ..change(1400, 8900, 9000) };
+    assert_eq!(after(&phase_one(), &asked), phase_one());
+}
+
+#[test]
+fn asking_the_same_again_changes_nothing() {
+    assert_eq!(after(&phase_one(), &change(1400, 8900, 9000)), phase_one());
+}
+
+#[test]
+fn another_target_from_the_same_beginning_is_accepted_in_phase_one() {
+    let record = after(&phase_one(), &change(1400, 4000, 4100));
+    assert_eq!(spreading(&record), (1400, 4000, 1500, 4100));
+    assert_eq!((record.published(), record.epoch), (mtu(4000), 2));
+}
+
+#[test]
+fn another_target_is_held_to_the_same_bounds() {
+    assert_eq!(
+        read_on(&phase_one(), &change(1400, 4000, 4000)).unwrap_err(),
+        [
+            "spec.migration.mtu.machine.to is 4000, but must be at least 4100: spec.migration.mtu.network.to 4000 and 100 for the encapsulation"
+        ]
+    );
+}
+
+/// The rollback of the specification's examples, verbatim: to equals from, and the hosts' old size.
+#[test]
+fn from_here_to_here_cancels_in_phase_one() {
+    let record = after(&phase_one(), &change(1400, 1400, 1500));
+    assert_eq!(record.change.map(|c| c.stage), Some(Stage::Returning));
+    assert_eq!((record.published(), record.epoch), (mtu(1400), 2));
+    assert_eq!(record.rendering().network, crate::mtu::Envelope::settled(mtu(1400)));
+}
+
+#[test]
+fn the_reverse_cancels_in_phase_one() {
+    assert_eq!(
+        after(&phase_one(), &change(8900, 1400, 1500)),
+        after(&phase_one(), &change(1400, 1400, 1500))
+    );
+}
+
+#[test]
+fn a_cancelled_change_may_be_asked_for_again_and_cancelling_again_changes_nothing() {
+    let cancelled = after(&phase_one(), &change(1400, 1400, 1500));
+    assert_eq!(spreading(&after(&cancelled, &change(1400, 8900, 9000))), (1400, 8900, 1500, 9000));
+    assert_eq!(after(&cancelled, &change(1400, 1400, 1500)), cancelled);
+    assert_eq!(after(&cancelled, &change(8900, 1400, 1500)), cancelled);
+    let wanted = read_on(&cancelled, &edited(1400)).unwrap();
+    assert!(wanted.may_end && cancelled.with(wanted.change) == cancelled);
+}
+
+#[test]
+fn another_beginning_is_refused_while_a_change_runs() {
+    assert_eq!(
+        read_on(&phase_one(), &change(1300, 8900, 9000)).unwrap_err(),
+        ["spec.migration.mtu.network.from is 1300, but the MTU that is applied is 8900"]
+    );
+    let running = "the MTU is being changed from 1400 to 8900; finish it, or ask for the reverse \
+                   (network from 8900 to 1400, machine to 1500) first";
+    assert_eq!(read_on(&phase_one(), &change(8900, 4000, 4100)).unwrap_err(), [running]);
+    assert_eq!(read_on(&phase_two(), &change(8900, 4000, 4100)).unwrap_err(), [running]);
+    assert_eq!(
+        read_on(&phase_two(), &change(1400, 8900, 9000)).unwrap_err(),
+        ["spec.migration.mtu.network.from is 1400, but the MTU that is applied is 8900"]
+    );
+}
+
+#[test]
+fn removing_the_migration_and_setting_the_target_asks_for_phase_two() {
+    let wanted = read_on(&phase_one(), &edited(8900)).unwrap();
+    assert_eq!(wanted.change.map(|c| c.stage), Some(Stage::Spreading { finish: true }));
+    assert!(wanted.may_end);
+    let held = phase_one().with(wanted.change);
+    assert_eq!(held.epoch, phase_one().epoch, "nodes are told nothing new by it");
+}
+
+#[test]
+fn an_unset_mtu_means_the_applied_one_so_removing_the_migration_alone_finishes() {
+    let wanted = read_on(&phase_one(), &Asked::default()).unwrap();
+    assert_eq!(wanted.change.map(|c| c.stage), Some(Stage::Spreading { finish: true }));
+}
+
+#[test]
+fn a_second_edit_can_be_taken_back_while_it_is_held() {
+    let held = after(&phase_one(), &edited(8900));
+    assert_eq!(after(&held, &change(1400, 8900, 9000)), phase_one());
+}
+
+#[test]
+fn removing_the_migration_without_saying_where_to_is_refused_with_both_ways_out() {
+    assert_eq!(
+        read_on(&phase_one(), &edited(1400)).unwrap_err(),
+        ["spec.migration was removed while the MTU changes from 1400 to 8900, and \
+          spec.defaultNetwork.ovnKubernetesConfig.mtu is 1400; to finish set it to 8900; to cancel set \
+          spec.migration.mtu to network from 1400 to 1400, machine to 1500"]
+    );
+    assert!(read_on(&phase_one(), &edited(1234)).is_err());
+}
+
+#[test]
+fn an_edited_mtu_without_a_migration_is_refused() {
+    assert_eq!(
+        read_on(&Record::settled(mtu(1400)), &edited(8900)).unwrap_err(),
+        [
+            "spec.defaultNetwork.ovnKubernetesConfig.mtu is 8900, but 1400 is applied; a running cluster moves only \
+          through spec.migration.mtu (from 1400 to 8900)"
+        ]
+    );
+    assert!(read_on(&phase_two(), &edited(1400)).is_err());
+    assert!(read_on(&Record::settled(mtu(1400)), &edited(1400)).is_ok());
+    assert!(read_on(&Record::settled(mtu(1400)), &Asked::default()).is_ok());
+}
+
+#[test]
+fn the_reverse_in_phase_two_is_phase_one_of_the_way_back() {
+    let record = after(&phase_two(), &change(8900, 1400, 1500));
+    assert_eq!(spreading(&record), (8900, 1400, 9000, 1500));
+    assert_eq!(record.published(), mtu(1400));
+    assert_eq!(record.rendering().network, phase_one().rendering().network);
+}
+
+#[test]
+fn hosts_alone_may_change() {
+    let record = after(&Record::settled(mtu(1400)), &change(1400, 1400, 9000));
+    assert_eq!(spreading(&record), (1400, 1400, 1500, 9000));
+    assert_eq!(record.rendering().network.pin(), None, "no route is pinned where nothing differs");
+}
+
+#[test]
+fn where_the_hosts_come_from_must_be_known() {
+    let record = Record::settled(mtu(1400));
+    let read = |hosts: &Hosts, machine_from| {
+        let mut asked = change(1400, 8900, 9000);
+        asked.migration.as_mut().unwrap().machine.as_mut().unwrap().from = machine_from;
+        let said = |all: Vec<Refusal>| all.iter().map(Refusal::to_string).collect::<Vec<_>>();
+        super::read(&CLUSTER, &record, hosts, &asked).map(|w| w.change.unwrap().host).map_err(said)
+    };
+    let ends = |from| Ends { from: mtu(from), to: mtu(9000) };
+    assert_eq!(read(&hosts(&[("a", 1500), ("b", 1500)]), None), Ok(ends(1500)));
+    assert_eq!(read(&Hosts::new(), None), Ok(ends(9000)));
+    assert_eq!(read(&hosts(&[("a", 1500), ("b", 9000)]), Some(1500)), Ok(ends(1500)));
+    assert_eq!(
+        read(&hosts(&[("a", 1500), ("b", 9000)]), None).unwrap_err(),
+        [
+            "hosts run at different MTUs (a at 1500, b at 9000); say which is the old one in spec.migration.mtu.machine.from"
+        ]
+    );
+    assert_eq!(
+        read(&hosts(&[("a", 1500), ("b", 4000)]), Some(1500)).unwrap_err(),
+        ["hosts run at neither 1500 nor 9000: b at 4000"]
+    );
+    assert_eq!(
+        read(&Hosts::from([(node("a"), None)]), None).unwrap_err(),
+        [
+            "a have not reported the MTU of their hosts yet; wait for them, or say it in spec.migration.mtu.machine.from"
+        ]
+    );
+    assert_eq!(read(&Hosts::from([(node("a"), None)]), Some(1500)), Ok(ends(1500)));
+    assert_eq!(
+        read(&Hosts::new(), Some(9)).unwrap_err(),
+        ["spec.migration.mtu.machine.from is 9, not between 576 and 65536"]
+    );
+}

@@ -1,0 +1,38 @@
+mod edits;
+mod numbers;
+mod settings;
+
+use super::*;
+use crate::mtu::record::{Change, Record, Stage};
+use crate::name::NodeName;
+
+fn mtu(bytes: u32) -> Mtu {
+    Mtu::new(bytes).unwrap()
+}
+
+fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+const OVN: Plugin = Plugin::OvnKubernetes(Transport::Geneve);
+
+fn asked(from: Option<u32>, to: Option<u32>, machine: Option<u32>) -> Asked {
+    let network = Some(AskedEnds { from, to });
+    let machine = Some(AskedEnds { from: None, to: machine });
+    Asked { mtu: None, migration: Some(AskedChange { network, machine }) }
+}
+
+fn change(from: u32, to: u32, machine: u32) -> Asked {
+    asked(Some(from), Some(to), Some(machine))
+}
+
+fn hosts(sizes: &[(&str, u32)]) -> Hosts {
+    sizes.iter().map(|(name, size)| (node(name), Some(mtu(*size)))).collect()
+}
+
+fn spreading(record: &Record) -> (u32, u32, u32, u32) {
+    let Some(Change { network, host, stage: Stage::Spreading { finish: false } }) = record.change else {
+        panic!("not in phase one: {record:?}")
+    };
+    (network.from.bytes(), network.to.bytes(), host.from.bytes(), host.to.bytes())
+}
