@@ -13,8 +13,6 @@ use nix::sys::socket::{
 use super::{Probe, Protocol, Silence};
 use crate::programs::who::{self, Answer};
 
-/// A datagram may be lost without anybody having forbidden it, so it is asked again.
-const AGAIN: Duration = Duration::from_millis(250);
 /// Tells the answers of one process's questions apart.
 static TOKENS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
@@ -25,14 +23,15 @@ enum Stage {
     /// TCP: the request is out.
     Asked(Vec<u8>),
     /// UDP: asked, and when to ask again.
-    Datagram(Instant),
+    Datagram(Option<Instant>),
     Over(Result<Answer, Silence>),
 }
 
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     socket: Option<OwnedFd>,
     to: SocketAddr,
+    again: Option<Duration>,
     token: String,
     stage: Stage,
     started: Instant,
@@ -41,12 +40,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn start(probe: &Probe) -> Attempt {
+    /// Starts it in the namespace of the calling thread. `again` is when an unanswered datagram is sent again.
+    pub(crate) fn start(probe: &Probe, again: Option<Duration>) -> Attempt {
         let started = Instant::now();
         let number = TOKENS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut attempt = Attempt {
             socket: None,
             to: probe.to,
+            again,
             token: format!("{}-{number}", std::process::id()),
             stage: Stage::Connecting,
             started,
@@ -58,18 +59,18 @@ impl Attempt {
             Err(errno) => attempt.over(Err(Silence::of(errno))),
         }
         if probe.protocol == Protocol::Udp && attempt.socket.is_some() {
-            attempt.stage = Stage::Datagram(started);
+            attempt.stage = Stage::Datagram(Some(started));
             attempt.remind(started);
         }
         attempt
     }
 
-    pub(super) fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         self.ended.unwrap_or_else(Instant::now).duration_since(self.started)
     }
 
     /// The result, if there is one by now.
-    pub(super) fn result(&mut self, now: Instant) -> Option<Result<Answer, Silence>> {
+    pub(crate) fn result(&mut self, now: Instant) -> Option<Result<Answer, Silence>> {
         if now >= self.deadline && !matches!(self.stage, Stage::Over(_)) {
             self.over(Err(Silence::Timeout));
         }
@@ -80,15 +81,15 @@ impl Attempt {
     }
 
     /// When it wants to be looked at, whatever happens on its socket.
-    pub(super) fn wakes(&self) -> Instant {
+    pub(crate) fn wakes(&self) -> Instant {
         match &self.stage {
-            Stage::Datagram(again) => (*again).min(self.deadline),
+            Stage::Datagram(again) => again.unwrap_or(self.deadline).min(self.deadline),
             Stage::Over(_) => self.started,
             Stage::Connecting | Stage::Asked(_) => self.deadline,
         }
     }
 
-    pub(super) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let fd = self.socket.as_ref()?.as_fd();
         match self.stage {
             Stage::Connecting => Some((fd, PollFlags::POLLOUT)),
@@ -98,20 +99,26 @@ impl Attempt {
     }
 
     /// Asks again, if it is time to.
-    pub(super) fn remind(&mut self, now: Instant) {
+    pub(crate) fn remind(&mut self, now: Instant) {
         let Stage::Datagram(again) = &mut self.stage else { return };
-        if *again > now {
+        if again.is_none_or(|again| again > now) {
             return;
         }
-        *again = now + AGAIN;
+        *again = self.again.map(|later| now + later);
         // An error here may be the answer to the question before; reading the socket tells.
         if let Some(socket) = &self.socket {
             let _ = socket::send(socket.as_raw_fd(), &who::datagram(&self.token), MsgFlags::empty());
         }
     }
 
-    pub(super) fn go_on(&mut self, buffer: &mut [u8]) {
-        let Some(socket) = &self.socket else { return };
+    /// Goes as far as it gets without waiting.
+    pub(crate) fn go_on(&mut self, buffer: &mut [u8]) {
+        while self.step(buffer) {}
+    }
+
+    /// Whether there may be more to do at once.
+    fn step(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(socket) = &self.socket else { return false };
         match &mut self.stage {
             Stage::Connecting => match getsockopt(socket, sockopt::SocketError) {
                 Ok(0) => {
@@ -119,7 +126,7 @@ impl Attempt {
                     let request = who::request(self.to, &self.token);
                     match socket::send(socket.as_raw_fd(), &request, MsgFlags::MSG_NOSIGNAL) {
                         Ok(_) => self.stage = Stage::Asked(Vec::new()),
-                        Err(Errno::EAGAIN | Errno::ENOTCONN) => {}
+                        Err(Errno::EAGAIN | Errno::ENOTCONN) => return false,
                         Err(errno) => self.over(Err(Silence::of(errno))),
                     }
                 }
@@ -133,7 +140,8 @@ impl Attempt {
                 }
                 Ok(length) if said.len() + length > buffer.len() => self.over(Err(Silence::Nonsense)),
                 Ok(length) => said.extend_from_slice(&buffer[..length]),
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return false,
+                Err(Errno::EINTR) => {}
                 Err(errno) => self.over(Err(Silence::of(errno))),
             },
             Stage::Datagram(_) => match socket::recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {
@@ -141,11 +149,13 @@ impl Attempt {
                     let answer = who::from_datagram(&buffer[..length]);
                     self.over(answer.filter(|answer| answer.token == self.token).ok_or(Silence::Nonsense));
                 }
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return false,
+                Err(Errno::EINTR) => {}
                 Err(errno) => self.over(Err(Silence::of(errno))),
             },
-            Stage::Over(_) => {}
+            Stage::Over(_) => return false,
         }
+        true
     }
 
     fn over(&mut self, result: Result<Answer, Silence>) {

@@ -3,7 +3,7 @@
 //! A truth table of policies is thousands of attempts of which half are meant to time out, so they all wait together,
 //! on one thread, in the namespace that thread is in.
 
-mod attempt;
+pub(crate) mod attempt;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ use super::who::Answer;
 
 /// How long an attempt may take where nothing else is said. A first SYN that is lost is sent again after a second.
 pub const TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// A datagram may be lost without anybody having forbidden it, so it is asked again.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// By which protocol to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,7 +80,7 @@ pub enum Silence {
 }
 
 impl Silence {
-    fn of(errno: Errno) -> Silence {
+    pub(crate) fn of(errno: Errno) -> Silence {
         const KNOWN: [(Errno, Silence); 9] = [
             (Errno::ECONNREFUSED, Silence::Refused),
             (Errno::ECONNRESET, Silence::Reset),
@@ -145,7 +148,7 @@ pub fn all(probes: &[Probe], at_once: usize) -> Vec<Outcome> {
         while running.len() < at_once.max(1)
             && let Some((at, probe)) = waiting.next()
         {
-            running.push((at, Attempt::start(probe)));
+            running.push((at, Attempt::start(probe, Some(AGAIN))));
         }
         if running.is_empty() {
             break;

@@ -1,0 +1,465 @@
+//! The one thread that sends, answers and counts for all flows.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender as Reply};
+use std::time::Duration;
+
+use mio::{Events, Poll, Token};
+use netferry_kernel::Namespace;
+use nix::errno::Errno;
+
+use super::datagrams::{self, Account, Errors, Kind};
+use super::ground::{Ground, Owner};
+use super::plan::{Endpoint, Flow, Sizes, Traffic};
+use super::report::Report;
+use super::requests::Requests;
+use super::streams;
+use super::tally::{At, Tally};
+use super::{MeterError, Place, summary};
+use crate::programs::probe::Protocol;
+
+/// The token of the waker.
+pub(super) const WAKE: Token = Token(0);
+/// While the last packets are waited for, clocks are looked at this often.
+const DRAIN_STEP: Duration = Duration::from_millis(10);
+/// A gap shorter than this, or than a few packets, is the ordinary life of a busy machine.
+const WORTH_LISTING: Duration = Duration::from_millis(100);
+
+/// What the driver is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    Snapshot(Reply<Report>),
+    Add(Vec<Flow>, Reply<Result<(), MeterError>>),
+    Leave(String, Duration, Reply<()>),
+    Return(Place, Reply<Result<(), MeterError>>),
+    Finish(Duration, Reply<Report>),
+}
+
+/// What moves a flow.
+#[derive(Debug)]
+pub(super) enum Engine {
+    Datagrams(datagrams::Sender),
+    Stream(streams::Sender),
+    Requests(Requests),
+}
+
+/// A flow and its account.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) flow: Flow,
+    pub(super) forward: Tally,
+    pub(super) backward: Tally,
+    pub(super) errors: Errors,
+    pub(super) engine: Engine,
+    pub(super) paused: bool,
+    sizes: Sizes,
+}
+
+#[derive(Debug)]
+enum Reflector {
+    Datagrams(datagrams::Reflector),
+    Streams(streams::Reflector),
+}
+
+impl Reflector {
+    fn endpoint(&self) -> &Endpoint {
+        match self {
+            Reflector::Datagrams(reflector) => &reflector.endpoint,
+            Reflector::Streams(reflector) => &reflector.endpoint,
+        }
+    }
+
+    fn close(&mut self, ground: &mut Ground) {
+        match self {
+            Reflector::Datagrams(reflector) => reflector.close(ground),
+            Reflector::Streams(reflector) => reflector.close(ground),
+        }
+    }
+}
+
+/// Somebody waits until a place can be given up.
+struct Leaving {
+    place: String,
+    until: At,
+    done: Reply<()>,
+}
+
+pub(super) struct Driver {
+    poll: Poll,
+    ground: Ground,
+    flows: Vec<Running>,
+    reflectors: Vec<Reflector>,
+    due: BinaryHeap<Reverse<(At, usize)>>,
+    commands: Receiver<Command>,
+    away: BTreeSet<String>,
+    leaving: Vec<Leaving>,
+    home: Namespace,
+}
+
+impl Driver {
+    pub(super) fn new(
+        poll: Poll,
+        home: Namespace,
+        run: u64,
+        commands: Receiver<Command>,
+    ) -> std::io::Result<Driver> {
+        let registry = poll.registry().try_clone()?;
+        Ok(Driver {
+            poll,
+            ground: Ground::new(registry, WAKE.0 + 1, run),
+            flows: Vec::new(),
+            reflectors: Vec::new(),
+            due: BinaryHeap::new(),
+            commands,
+            away: BTreeSet::new(),
+            leaving: Vec::new(),
+            home,
+        })
+    }
+
+    /// Opens what answers the flows, then starts them, spread over their intervals so that they do not burst together.
+    pub(super) fn add(&mut self, flows: Vec<Flow>) -> Result<(), MeterError> {
+        for flow in flows.iter().filter(|flow| flow.traffic.reflected()) {
+            for endpoint in &flow.reflectors {
+                self.reflect(endpoint, &flow.traffic)?;
+            }
+        }
+        let now = self.ground.now();
+        let count = u32::try_from(flows.len()).unwrap_or(u32::MAX).max(1);
+        for (turn, flow) in (0_u32..).zip(flows) {
+            let start = now + flow.interval() * turn / count;
+            self.due.push(Reverse((start, self.flows.len())));
+            self.flows.push(Running::new(flow));
+        }
+        Ok(())
+    }
+
+    fn reflect(&mut self, endpoint: &Endpoint, traffic: &Traffic) -> Result<(), MeterError> {
+        let streams = matches!(traffic, Traffic::Tcp { .. });
+        let there = self.reflectors.iter().any(|reflector| {
+            let other = reflector.endpoint();
+            matches!(reflector, Reflector::Streams(_)) == streams
+                && other.at == endpoint.at
+                && same(&other.place, &endpoint.place)
+        });
+        if there {
+            return Ok(());
+        }
+        let at = self.reflectors.len();
+        let opened = if streams {
+            streams::Reflector::open(at, endpoint.clone(), &mut self.ground).map(Reflector::Streams)
+        } else {
+            datagrams::Reflector::open(at, endpoint.clone(), &mut self.ground).map(Reflector::Datagrams)
+        };
+        let reflector = opened.map_err(|source| listen_error(endpoint, source))?;
+        self.reflectors.push(reflector);
+        Ok(())
+    }
+
+    /// Runs until it is told to finish, or whoever could tell it is gone.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            loop {
+                match self.commands.try_recv() {
+                    Ok(Command::Finish(patience, reply)) => {
+                        self.drain(patience, &mut events);
+                        let report = summary::report(&mut self.flows, &self.ground, false);
+                        let _ = reply.send(report);
+                        return;
+                    }
+                    Ok(command) => self.obey(command),
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
+                }
+            }
+            self.tick();
+            self.let_go();
+            let next = self.due.peek().map(|Reverse((at, _))| at.saturating_sub(self.ground.now()));
+            let longest = if self.leaving.is_empty() { Duration::from_secs(1) } else { DRAIN_STEP };
+            self.step(next.unwrap_or(longest).min(longest), &mut events);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Snapshot(reply) => {
+                let _ = reply.send(summary::report(&mut self.flows, &self.ground, true));
+            }
+            Command::Add(flows, reply) => {
+                let _ = reply.send(self.add(flows));
+            }
+            Command::Leave(place, patience, done) => {
+                self.away.insert(place.clone());
+                let now = self.ground.now();
+                self.pause_and_resume();
+                self.leaving.push(Leaving { place, until: now + patience, done });
+            }
+            Command::Return(place, reply) => {
+                let _ = reply.send(self.come_back(place));
+            }
+            // Taken by `run`, which ends with it.
+            Command::Finish(..) => {}
+        }
+    }
+
+    /// Sends what is due.
+    fn tick(&mut self) {
+        let now = self.ground.now();
+        while let Some(Reverse((at, index))) = self.due.peek().copied()
+            && at <= now
+        {
+            self.due.pop();
+            let running = &mut self.flows[index];
+            // A thread that was late does not make up for it: a burst would lose packets that the path would not.
+            let interval = running.flow.interval();
+            let next = if at + interval > now { at + interval } else { now + interval };
+            self.due.push(Reverse((next, index)));
+            if !running.paused {
+                running.tick(index, &mut self.ground);
+            }
+        }
+    }
+
+    /// Waits for packets and takes them.
+    fn step(&mut self, timeout: Duration, events: &mut Events) {
+        if self.poll.poll(events, Some(timeout)).is_err() {
+            // Interrupted: the loop comes back at once.
+            return;
+        }
+        for event in events.iter() {
+            let Some(owner) = self.ground.owner(event.token()) else { continue };
+            match owner {
+                Owner::Sender(flow) => {
+                    if let Some(running) = self.flows.get_mut(flow) {
+                        running.ready(flow, &mut self.ground);
+                    }
+                }
+                Owner::Request(flow, number) => {
+                    if let Some(Running { engine: Engine::Requests(requests), forward, .. }) =
+                        self.flows.get_mut(flow)
+                    {
+                        requests.ready(number, forward, &mut self.ground);
+                    }
+                }
+                Owner::Door(at) => self.reflector(at, None),
+                Owner::Guest(at, guest) => self.reflector(at, Some(guest)),
+            }
+        }
+    }
+
+    fn reflector(&mut self, at: usize, guest: Option<u64>) {
+        let Driver { reflectors, flows, ground, .. } = self;
+        match reflectors.get_mut(at) {
+            Some(Reflector::Datagrams(reflector)) => {
+                let guest = guest.and_then(|guest| usize::try_from(guest).ok());
+                reflector.readable(at, guest, ground, flows);
+            }
+            Some(Reflector::Streams(reflector)) => match guest {
+                Some(guest) => reflector.ready(guest, ground, flows),
+                None => {
+                    for guest in reflector.accept(at, ground) {
+                        reflector.ready(guest, ground, flows);
+                    }
+                }
+            },
+            None => {}
+        }
+    }
+
+    /// Waits for what is under way, but not for ever, and closes the accounts.
+    fn drain(&mut self, patience: Duration, events: &mut Events) {
+        let end = self.ground.now() + patience;
+        while self.ground.now() < end
+            && self.flows.iter_mut().any(|running| running.under_way(&mut self.ground))
+        {
+            self.step(DRAIN_STEP, events);
+        }
+        let now = self.ground.now();
+        for running in &mut self.flows {
+            running.forward.close(now);
+            running.backward.close(now);
+            running.close(&mut self.ground);
+        }
+    }
+
+    fn pause_and_resume(&mut self) {
+        let now = self.ground.now();
+        for running in &mut self.flows {
+            let pause = running.flow.needs_one_of(&self.away);
+            if pause && !running.paused {
+                running.forward.pause(now);
+                running.backward.pause(now);
+            }
+            running.paused = pause;
+        }
+    }
+
+    /// Closes what is open in places that are being left, once nothing is under way there.
+    fn let_go(&mut self) {
+        let now = self.ground.now();
+        let mut still = Vec::new();
+        for leaving in std::mem::take(&mut self.leaving) {
+            let ground = &mut self.ground;
+            let busy = now < leaving.until
+                && self
+                    .flows
+                    .iter_mut()
+                    .any(|running| running.touches(&leaving.place) && running.under_way(ground));
+            if busy {
+                still.push(leaving);
+                continue;
+            }
+            for running in self.flows.iter_mut().filter(|running| running.touches(&leaving.place)) {
+                if running.paused {
+                    running.close(&mut self.ground);
+                }
+                if running.flow.from.name == leaving.place {
+                    self.ground.leave(&running.flow.from.namespace, &self.home);
+                }
+            }
+            for reflector in &mut self.reflectors {
+                if reflector.endpoint().place.name == leaving.place {
+                    reflector.close(&mut self.ground);
+                    self.ground.leave(&reflector.endpoint().place.namespace.clone(), &self.home);
+                }
+            }
+            let _ = leaving.done.send(());
+        }
+        self.leaving = still;
+    }
+
+    /// Opens again, in a new namespace, what was closed when a place was left.
+    fn come_back(&mut self, place: Place) -> Result<(), MeterError> {
+        for (at, reflector) in self.reflectors.iter_mut().enumerate() {
+            let mut endpoint = reflector.endpoint().clone();
+            if endpoint.place.name != place.name {
+                continue;
+            }
+            endpoint.place = place.clone();
+            reflector.close(&mut self.ground);
+            let failed = |source| listen_error(&endpoint, source);
+            *reflector = match reflector {
+                Reflector::Datagrams(_) => Reflector::Datagrams(
+                    datagrams::Reflector::open(at, endpoint.clone(), &mut self.ground).map_err(failed)?,
+                ),
+                Reflector::Streams(_) => Reflector::Streams(
+                    streams::Reflector::open(at, endpoint.clone(), &mut self.ground).map_err(failed)?,
+                ),
+            };
+        }
+        for running in &mut self.flows {
+            if running.flow.from.name == place.name {
+                running.close(&mut self.ground);
+                running.flow.from = place.clone();
+            }
+            for reflector in running.flow.reflectors.iter_mut().filter(|r| r.place.name == place.name) {
+                reflector.place = place.clone();
+            }
+        }
+        self.away.remove(&place.name);
+        self.pause_and_resume();
+        Ok(())
+    }
+}
+
+fn same(one: &Place, other: &Place) -> bool {
+    Arc::ptr_eq(&one.namespace, &other.namespace)
+        || one.namespace.id().ok().is_some_and(|id| other.namespace.id().ok() == Some(id))
+}
+
+fn listen_error(endpoint: &Endpoint, source: Errno) -> MeterError {
+    let at: SocketAddr = endpoint.at;
+    MeterError::Listen { place: endpoint.place.name.clone(), at, source }
+}
+
+impl datagrams::Accounts for Vec<Running> {
+    fn account(&mut self, flow: usize) -> Option<Account<'_>> {
+        let running = self.get_mut(flow)?;
+        Some(Account {
+            forward: &mut running.forward,
+            backward: &mut running.backward,
+            errors: &mut running.errors,
+            sizes: &running.sizes,
+        })
+    }
+}
+
+impl Running {
+    fn new(flow: Flow) -> Running {
+        let (engine, sizes) = match &flow.traffic {
+            Traffic::Udp(sizes) => {
+                (Engine::Datagrams(datagrams::Sender::new(Kind::Udp, sizes.clone())), sizes.clone())
+            }
+            Traffic::Icmp(sizes) => {
+                (Engine::Datagrams(datagrams::Sender::new(Kind::Icmp, sizes.clone())), sizes.clone())
+            }
+            Traffic::Tcp { record } => (Engine::Stream(streams::Sender::new(*record)), Sizes::Full),
+            Traffic::TcpRequests { timeout } => {
+                (Engine::Requests(Requests::new(Protocol::Tcp, *timeout)), Sizes::Full)
+            }
+            Traffic::UdpRequests { timeout } => {
+                (Engine::Requests(Requests::new(Protocol::Udp, *timeout)), Sizes::Full)
+            }
+        };
+        let worth_listing = WORTH_LISTING.max(flow.interval() * 5);
+        Running {
+            flow,
+            forward: Tally::new(worth_listing),
+            backward: Tally::new(worth_listing),
+            errors: Errors::new(),
+            engine,
+            paused: false,
+            sizes,
+        }
+    }
+
+    fn tick(&mut self, at: usize, ground: &mut Ground) {
+        let Running { flow, forward, errors, engine, .. } = self;
+        match engine {
+            Engine::Datagrams(sender) => sender.tick(at, flow, forward, errors, ground),
+            Engine::Stream(sender) => sender.tick(at, flow, forward, errors, ground),
+            Engine::Requests(requests) => requests.tick(at, flow, forward, ground),
+        }
+    }
+
+    fn ready(&mut self, at: usize, ground: &mut Ground) {
+        let Running { forward, backward, errors, engine, .. } = self;
+        match engine {
+            Engine::Datagrams(sender) => sender.readable(at, forward, backward, errors, ground),
+            Engine::Stream(sender) => sender.ready(at, forward, backward, errors, ground),
+            // Requests have sockets of their own.
+            Engine::Requests(_) => {}
+        }
+    }
+
+    /// Whether something may still arrive that has not.
+    fn under_way(&mut self, ground: &mut Ground) -> bool {
+        match &mut self.engine {
+            Engine::Requests(requests) => {
+                requests.sweep(&mut self.forward, ground);
+                requests.under_way() > 0
+            }
+            Engine::Datagrams(_) | Engine::Stream(_) => {
+                // What the kernel refused never left.
+                self.forward.missing() > self.forward.refused
+                    || self.backward.missing() > self.backward.refused
+            }
+        }
+    }
+
+    fn close(&mut self, ground: &mut Ground) {
+        match &mut self.engine {
+            Engine::Datagrams(sender) => sender.close(ground),
+            Engine::Stream(sender) => sender.close(ground),
+            Engine::Requests(requests) => requests.close(ground),
+        }
+    }
+
+    fn touches(&self, place: &str) -> bool {
+        self.flow.from.name == place || self.flow.reflectors.iter().any(|r| r.place.name == place)
+    }
+}
