@@ -1,8 +1,16 @@
 //! The node side: one node's zone of the overlay, the host around it and the pods on it, kept as the cluster says.
 //!
-//! - `cluster` follows the API and holds what `core` needs of it;
-//! - `zone` keeps the node's OVN databases and their daemons, `switch` the node's Open vSwitch;
-//! - `host` keeps the kernel's side, `host_init` prepares it at boot, `facts` tells the cluster what is true here;
+//! - [`cluster`] follows the API and tells the zone what is new;
+//! - [`zone`] keeps the node's OVN databases and their daemons, and the node's Open vSwitch; [`switch`] knows that;
+//! - [`host`] keeps the kernel's side, `host_init` prepares it at boot, `facts` tells the cluster what is true here;
 //! - `pods` answers the CNI plugin.
 
+pub mod cluster;
+pub mod config;
 pub mod host;
+mod run;
+pub mod switch;
+pub mod zone;
+
+pub use config::{Config, Paths};
+pub use run::{RunError, run};

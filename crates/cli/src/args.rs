@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{apiserver, completions, crds, demo, doctor, lab_pod, man, version};
+use crate::{agent, apiserver, completions, crds, demo, doctor, lab_pod, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -61,6 +61,7 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
+    Agent(agent::AgentArgs),
     Apiserver(apiserver::ApiserverArgs),
     Crds(crds::CrdsArgs),
     Version(version::VersionArgs),

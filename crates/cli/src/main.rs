@@ -1,5 +1,6 @@
 //! `netferry`: the one command an administrator types.
 
+mod agent;
 mod apiserver;
 mod args;
 mod cluster;
@@ -9,6 +10,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod lab_pod;
+mod logs;
 mod man;
 mod output;
 mod version;
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args, cli.global.output),
         Command::Version(args) => version::run(&args, &cli.global),
         Command::Demo(args) => demo::run(&args),
+        Command::Agent(args) => agent::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::LabPod(args) => lab_pod::run(args, cli.global.output),

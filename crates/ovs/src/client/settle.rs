@@ -1,7 +1,7 @@
 //! Bringing a database to what is wanted.
 
 use super::{CallError, Client};
-use crate::diff::{Desired, DiffError, Owner, diff, diff_part};
+use crate::diff::{Desired, DiffError, Owner, diff, diff_most, diff_part};
 use crate::transaction::Transaction;
 use crate::value::RowKey;
 
@@ -40,7 +40,8 @@ impl Client {
         comment: &str,
     ) -> Result<usize, SettleError> {
         let _one_at_a_time = self.shared.settling.lock().await;
-        self.carry_out(diff(desired, &self.snapshot(), owner), comment).await
+        let made = diff(desired, &self.snapshot(), owner);
+        self.carry_out(made, comment).await
     }
 
     /// The same for some rows only ([`diff_part`]).
@@ -52,9 +53,24 @@ impl Client {
         comment: &str,
     ) -> Result<usize, SettleError> {
         let _one_at_a_time = self.shared.settling.lock().await;
-        self.carry_out(diff_part(desired, gone, &self.snapshot(), owner), comment).await
+        let made = diff_part(desired, gone, &self.snapshot(), owner);
+        self.carry_out(made, comment).await
     }
 
+    /// The same for all rows for which it can be done ([`diff_most`]); also says what is wrong with the others.
+    pub async fn settle_most(
+        &self,
+        desired: &Desired,
+        owner: &Owner,
+        comment: &str,
+    ) -> (Result<usize, SettleError>, Vec<DiffError>) {
+        let _one_at_a_time = self.shared.settling.lock().await;
+        let (made, wrong) = diff_most(desired, &self.snapshot(), owner);
+        (self.carry_out(Ok(made), comment).await, wrong)
+    }
+
+    // The snapshot a transaction was made from is dropped before this: held any longer it would make the next update
+    // copy its tables.
     async fn carry_out(
         &self,
         made: Result<Transaction, DiffError>,

@@ -173,6 +173,11 @@ impl Desired {
         self.rows.push(row);
     }
 
+    /// Nothing is wanted?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Wants a row.
     #[must_use]
     pub fn with(mut self, row: Wanted) -> Desired {

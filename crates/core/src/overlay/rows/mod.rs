@@ -75,6 +75,27 @@ macro_rules! tables {
                 })*
             }
 
+            /// Whether there is such a row.
+            pub fn contains(&self, table: &str, key: &str) -> bool {
+                $(if table == <$row>::TABLE {
+                    return self.$field.contains_key(key);
+                })*
+                false
+            }
+
+            /// Those of these rows that there are.
+            pub fn pick<'n>(&self, names: impl IntoIterator<Item = &'n RowName>) -> Rows {
+                let mut picked = Rows::default();
+                for (table, key) in names {
+                    $(if *table == <$row>::TABLE
+                        && let Some(row) = self.$field.get(key)
+                    {
+                        picked.$field.insert(key.clone(), row.clone());
+                    })*
+                }
+                picked
+            }
+
             fn visit<P: Ord>(self, turn: &mut union::Turn<'_, P>) -> Result<(), Clash> {
                 $(for (key, row) in self.$field {
                     let have = turn.table(|rows| &rows.$field);

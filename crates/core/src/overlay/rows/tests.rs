@@ -76,6 +76,7 @@ proptest! {
         let mut union = Union::default();
         let mut parts: BTreeMap<u8, Rows> = BTreeMap::new();
         let mut followed = Rows::default();
+        let mut whole_change = Change::default();
         for (name, rows) in steps {
             let whole = |parts: &BTreeMap<u8, Rows>| {
                 let mut whole = Rows::default();
@@ -85,6 +86,10 @@ proptest! {
             wanted.insert(name, rows.clone());
             match (union.replace(name, rows), whole(&wanted)) {
                 (Ok(change), Ok(expected)) => {
+                    whole_change.then(change.clone());
+                    let mut at_once = Rows::default();
+                    at_once.overwrite(whole_change.put.clone());
+                    prop_assert_eq!(&at_once, &expected, "changes joined into one lead there too");
                     followed.overwrite(change.put);
                     for (table, key) in change.gone {
                         followed.remove(table, &key);

@@ -21,6 +21,16 @@ impl Change {
     pub fn is_empty(&self) -> bool {
         self.put.is_empty() && self.gone.is_empty()
     }
+
+    /// Adds a change that was made after this one, so that both are one.
+    pub fn then(&mut self, later: Change) {
+        for name in &later.gone {
+            self.put.remove(name.0, &name.1);
+        }
+        self.gone.retain(|name| !later.put.contains(name.0, &name.1));
+        self.gone.extend(later.gone);
+        self.put.overwrite(later.put);
+    }
 }
 
 /// The union of the rows of many parts, such as the node, each peer, each pod, each Service and each policy.

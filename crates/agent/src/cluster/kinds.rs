@@ -1,0 +1,208 @@
+//! The kinds the zone follows from.
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_translate as translate;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::basis::Basis;
+use super::watch::{Reader, follow as follow_kind};
+use crate::zone::{Heard, Kind, News};
+
+/// Follows everything the zone is computed from, until nobody listens. What this node's own annotations say is told to
+/// `own` as well.
+pub async fn follow(
+    client: kube::Client,
+    me: NodeName,
+    basis: Basis,
+    heard: mpsc::Sender<Heard>,
+    own: watch::Sender<Option<core::Node>>,
+) {
+    let mut tasks = JoinSet::new();
+    let mut lists = Vec::new();
+    macro_rules! kind {
+        ($reader:expr) => {{
+            let (first, listed) = oneshot::channel();
+            tasks.spawn(follow_kind(client.clone(), me.to_string(), $reader, heard.clone(), first));
+            lists.push(listed);
+        }};
+    }
+    kind!(Nodes { basis, me: me.clone(), own });
+    kind!(Namespaces);
+    kind!(Pods);
+    kind!(Services);
+    kind!(Slices);
+    kind!(Policies);
+    for listed in lists {
+        if listed.await.is_err() {
+            return;
+        }
+    }
+    if heard.send(Heard::Complete).await.is_ok() {
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+fn one(news: News) -> Vec<Heard> {
+    vec![Heard::News(vec![news])]
+}
+
+struct Nodes {
+    basis: Basis,
+    me: NodeName,
+    own: watch::Sender<Option<core::Node>>,
+}
+
+impl Reader for Nodes {
+    type Object = core::Node;
+    const KIND: Kind = Kind::Node;
+
+    fn there(&mut self, node: &core::Node) -> Vec<Heard> {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        if name == self.me.as_str() {
+            self.own.send_replace(Some(node.clone()));
+        }
+        let mut heard = Vec::new();
+        if let Ok(name) = NodeName::new(name) {
+            match translate::node::tunnel_neighbour(node) {
+                Ok(neighbour) => heard.push(Heard::Neighbour(name, neighbour)),
+                Err(error) => {
+                    tracing::warn!(node = %name, error = &error as &dyn std::error::Error, "a neighbour that cannot be read")
+                }
+            }
+        }
+        match translate::node::node(&self.basis.networks, node) {
+            Ok(node) => heard.push(Heard::News(vec![News::Node(node)])),
+            Err(gap) if gap.is_waiting() => tracing::debug!(node = name, %gap, "not in the overlay yet"),
+            // What was known of it before stays: a slip of somebody's hand must not cut a node off.
+            Err(gap) => {
+                tracing::error!(
+                    node = name,
+                    error = &gap as &dyn std::error::Error,
+                    "cannot be read; left as it was"
+                );
+            }
+        }
+        heard
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        let Ok(name) = NodeName::new(name.name) else { return Vec::new() };
+        vec![Heard::Neighbour(name.clone(), None), Heard::News(vec![News::NodeGone(name)])]
+    }
+}
+
+struct Namespaces;
+
+impl Reader for Namespaces {
+    type Object = core::Namespace;
+    const KIND: Kind = Kind::Namespace;
+
+    fn there(&mut self, namespace: &core::Namespace) -> Vec<Heard> {
+        let name = namespace.metadata.name.clone().unwrap_or_default();
+        one(News::Namespace(name, translate::labels::labels(namespace.metadata.labels.as_ref())))
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        one(News::NamespaceGone(name.name))
+    }
+}
+
+struct Pods;
+
+impl Reader for Pods {
+    type Object = core::Pod;
+    const KIND: Kind = Kind::Pod;
+
+    fn there(&mut self, pod: &core::Pod) -> Vec<Heard> {
+        match translate::pod::pod(pod) {
+            Ok(Some(pod)) => one(News::Pod(pod)),
+            Ok(None) => one(News::PodGone(translate::object_name(&pod.metadata))),
+            Err(error) => {
+                let pod = translate::object_name(&pod.metadata);
+                tracing::error!(%pod, error = &error as &dyn std::error::Error, "cannot be read; left as it was");
+                Vec::new()
+            }
+        }
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        one(News::PodGone(name))
+    }
+}
+
+struct Services;
+
+impl Reader for Services {
+    type Object = core::Service;
+    const KIND: Kind = Kind::Service;
+
+    fn there(&mut self, service: &core::Service) -> Vec<Heard> {
+        let name = translate::object_name(&service.metadata);
+        match translate::service::service(service) {
+            Ok(Some(service)) => one(News::Service(service)),
+            Ok(None) => one(News::ServiceGone(name)),
+            Err(error) => {
+                tracing::error!(service = %name, error = &error as &dyn std::error::Error, "cannot be read; left as it was");
+                Vec::new()
+            }
+        }
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        one(News::ServiceGone(name))
+    }
+}
+
+struct Slices;
+
+impl Reader for Slices {
+    type Object = EndpointSlice;
+    const KIND: Kind = Kind::Slice;
+
+    fn there(&mut self, slice: &EndpointSlice) -> Vec<Heard> {
+        let name = translate::object_name(&slice.metadata);
+        match translate::service::slice(slice) {
+            Ok(Some((service, slice))) => one(News::Slice(name, service, slice)),
+            Ok(None) => one(News::SliceGone(name)),
+            Err(error) => {
+                tracing::error!(slice = %name, error = &error as &dyn std::error::Error, "cannot be read; left as it was");
+                Vec::new()
+            }
+        }
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        one(News::SliceGone(name))
+    }
+}
+
+struct Policies;
+
+impl Reader for Policies {
+    type Object = NetworkPolicy;
+    const KIND: Kind = Kind::Policy;
+
+    fn there(&mut self, policy: &NetworkPolicy) -> Vec<Heard> {
+        let name = translate::policy::policy_name(policy);
+        match translate::policy::policy(policy) {
+            Ok((policy, left_out)) => {
+                for why in left_out {
+                    tracing::error!(policy = %name, error = &why as &dyn std::error::Error, "allows nothing by what cannot be read");
+                }
+                one(News::Policy(policy))
+            }
+            Err(error) => {
+                tracing::error!(policy = %name, error = &error as &dyn std::error::Error, "cannot be read; left as it was");
+                Vec::new()
+            }
+        }
+    }
+
+    fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
+        one(News::PolicyGone(name))
+    }
+}

@@ -1,0 +1,119 @@
+//! The agent as a whole.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::names;
+use netferry_core::overlay::zone::{Datapath, SwitchFacts};
+use netferry_ovs::client::LinkError;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::cluster::{self, Basis, Cache, Written};
+use crate::config::Config;
+use crate::host::neighbours::TunnelNeighbours;
+use crate::switch;
+use crate::zone::daemons::{Daemons, StartError};
+use crate::zone::{Heard, Keeper, Model, News, Requests, Stores, ZoneHandle};
+
+/// Why an agent ends by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The zone's daemons cannot be started.
+    #[error("starting the zone's daemons")]
+    Daemons(#[from] StartError),
+    /// A database is not one we can work with.
+    #[error("opening the databases")]
+    Stores(#[source] Arc<LinkError>),
+    /// The switch has no identity and could not be given one.
+    #[error("giving the switch its identity")]
+    Identity(#[source] netferry_ovs::SettleError),
+}
+
+/// What the parts of an agent share.
+struct Agent {
+    config: Config,
+    client: kube::Client,
+    stores: Stores,
+    datapath: Datapath,
+    requests: Requests,
+    host: watch::Sender<Option<HostPlan>>,
+    own: watch::Sender<Option<Node>>,
+}
+
+/// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
+pub async fn run(config: Config, client: kube::Client) -> Result<(), RunError> {
+    let mut cache = Cache::read(&config.paths.data);
+    let _daemons = Daemons::keep(&config.paths).await?;
+    let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;
+    let last_known = cache.node(config.node.as_str());
+    switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
+    let (_handle, requests) = ZoneHandle::new();
+    let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
+    let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
+    let datapath = config.datapath.unwrap_or_else(switch::datapath);
+    let host = watch::Sender::new(None);
+    let agent = Agent { config, client, stores, datapath, requests, host, own };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
+    let mut session: Option<Session> = None;
+    loop {
+        let written = networks_seen.borrow_and_update().clone();
+        if let Some(Ok(Some(basis))) = written.as_ref().map(Written::basis)
+            && session.as_ref().is_none_or(|session| session.basis != basis)
+        {
+            // What was built on other ranges ends before anything is built on these.
+            drop(session.take());
+            session = Some(agent.session(basis, &cache));
+        }
+        tokio::select! {
+            _ = networks_seen.changed() => {}
+            _ = own_seen.changed() => {}
+        }
+        let mut now = cache.clone();
+        now.networks = networks_seen.borrow().clone();
+        if let Some(node) = &*own_seen.borrow_and_update() {
+            now.remember(node);
+        }
+        if now != cache {
+            if let Err(error) = now.write(&agent.config.paths.data) {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "what is known of the cluster was not remembered");
+            }
+            cache = now;
+        }
+    }
+}
+
+/// Everything that is built on one set of ranges; ends when dropped.
+struct Session {
+    basis: Basis,
+    _tasks: JoinSet<()>,
+}
+
+impl Agent {
+    fn session(&self, basis: Basis, cache: &Cache) -> Session {
+        let me = self.config.node.clone();
+        tracing::info!(node = %me, mtu = %basis.mtu, datapath = ?self.datapath, "keeping the zone");
+        let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
+        let facts = SwitchFacts { southbound, datapath: self.datapath };
+        let mut model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
+        if let Ok(node) = netferry_translate::node::node(&basis.networks, &cache.node(me.as_str())) {
+            model.hear(News::Node(node));
+        }
+        let mut tasks = JoinSet::new();
+        let (heard, hearing) = mpsc::channel::<Heard>(64);
+        let (host, requests) = (self.host.clone(), self.requests.clone());
+        let mut keeper = Keeper::new(model, &self.stores, self.datapath, hearing, requests, host);
+        keeper.resync = self.config.resync;
+        if self.datapath == Datapath::Userspace {
+            let tunnels = TunnelNeighbours::new(&self.config.paths.ovs_run, names::EXTERNAL_BRIDGE);
+            let peers = keeper.know_tunnels(tunnels.clone());
+            tasks.spawn(async move { tunnels.keep(peers).await });
+        }
+        tasks.spawn(keeper.run());
+        tasks.spawn(cluster::follow(self.client.clone(), me, basis.clone(), heard, self.own.clone()));
+        Session { basis, _tasks: tasks }
+    }
+}

@@ -1,0 +1,176 @@
+//! What others changed in the databases, as rows to look at.
+
+use std::collections::BTreeSet;
+
+use netferry_core::name::ObjectName;
+use netferry_core::net::Addresses;
+use netferry_core::overlay::names;
+use netferry_core::overlay::rows::{
+    Interface, NbGlobal, RemoteBinding, RemoteChassis, Row as _, RowName, Rows, SwitchSettings,
+};
+use netferry_ovs::{Atom, Change, Datum, Index, Row, RowKey, Snapshot, TableCopy};
+
+use super::local::Attached;
+
+/// From so many rows at once it is cheaper to compare everything.
+const MANY: usize = 200;
+
+/// Where a database may differ from what is wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Look {
+    /// Anywhere.
+    pub(super) everywhere: bool,
+    /// In these rows.
+    pub(super) rows: BTreeSet<RowName>,
+    /// These carry our mark and are not wanted.
+    pub(super) strays: BTreeSet<RowKey>,
+}
+
+impl Look {
+    pub(super) fn everywhere() -> Look {
+        Look { everywhere: true, ..Look::default() }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        *self == Look::default()
+    }
+
+    pub(super) fn add(&mut self, more: Look) {
+        self.everywhere |= more.everywhere;
+        self.rows.extend(more.rows);
+        self.strays.extend(more.strays);
+        if self.everywhere || self.rows.len() + self.strays.len() > MANY {
+            *self = Look::everywhere();
+        }
+    }
+
+    /// A row of ours by its key in the database.
+    fn see(&mut self, table: &TableCopy, row: &Row, wanted: &Rows) {
+        let Some(key) = table.key(row, names::ID) else { return };
+        let name = (table.decl().name, key);
+        if wanted.contains(name.0, &name.1) {
+            self.rows.insert(name);
+        } else if is_ours(table, row) {
+            self.strays.insert(RowKey::new(name.0, name.1));
+        }
+    }
+}
+
+fn is_ours(table: &TableCopy, row: &Row) -> bool {
+    let ids = table.value(row, "external_ids");
+    ids.is_some_and(|ids| ids.get_str(names::MARK.0) == Some(names::MARK.1))
+}
+
+/// The rows on both sides of a change, with the table they are in.
+fn sides<'c>(change: &'c Change, now: &'c Snapshot) -> impl Iterator<Item = (&'c TableCopy, &'c Row)> {
+    let table = now.table(change.table);
+    let rows = change.old.iter().chain(&change.new).map(AsRef::as_ref);
+    rows.filter_map(move |row| Some((table?, row)))
+}
+
+/// What to look at in the northbound database.
+pub(super) fn in_northbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+    let mut look = Look::default();
+    for change in changes {
+        if change.table == NbGlobal::TABLE {
+            look.rows.insert((NbGlobal::TABLE, NbGlobal::TABLE.to_owned()));
+            continue;
+        }
+        sides(change, now).for_each(|(table, row)| look.see(table, row, wanted));
+        orphaned(change, now, wanted, &mut look);
+    }
+    look
+}
+
+/// Rows that are there still and were taken out of what refers to them: a load balancer out of its group.
+fn orphaned(change: &Change, now: &Snapshot, wanted: &Rows, look: &mut Look) {
+    let (Some(old), Some(new), Some(schema)) = (&change.old, &change.new, now.schema()) else { return };
+    let Some(table) = now.table(change.table) else { return };
+    let columns = table.decl().columns.iter().zip(old.values.iter().zip(new.values.iter()));
+    for (column, (old, new)) in columns.filter(|(_, (old, new))| old != new) {
+        let target = schema.column(change.table, column.name).and_then(|c| c.key_ref.as_ref());
+        let Some(target) = target.and_then(|to| now.table(&to.table)) else { continue };
+        let gone = old.references().filter(|uuid| !new.contains(&Atom::Uuid(*uuid)));
+        gone.filter_map(|uuid| target.get(uuid)).for_each(|row| look.see(target, row, wanted));
+    }
+}
+
+/// What to look at in the southbound database.
+pub(super) fn in_southbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+    let mut look = Look::default();
+    for (table, row) in changes.iter().flat_map(|change| sides(change, now)) {
+        match table.decl().name {
+            "Encap" => {
+                // It carries no mark: it belongs to whom its chassis belongs.
+                let chassis =
+                    table.value(row, "chassis_name").and_then(|name| name.atoms().first()?.as_str());
+                let name = chassis.map(|chassis| (RemoteChassis::TABLE, chassis.to_owned()));
+                look.rows.extend(name.filter(|(table, key)| wanted.contains(table, key)));
+            }
+            RemoteBinding::TABLE => {
+                let name = table.key(row, names::ID).map(|key| (RemoteBinding::TABLE, key));
+                look.rows.extend(name.filter(|(table, key)| wanted.contains(table, key)));
+            }
+            _ => look.see(table, row, wanted),
+        }
+    }
+    look
+}
+
+/// What to look at in the switch's database. Ports of pods carry our mark too, and are not the zone's to judge.
+pub(super) fn in_switch(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+    let mut look = Look::default();
+    for (table, row) in changes.iter().flat_map(|change| sides(change, now)) {
+        let key = table.key(row, names::ID).unwrap_or_default();
+        match table.decl().name {
+            SwitchSettings::TABLE => {
+                look.rows.insert((SwitchSettings::TABLE, SwitchSettings::TABLE.to_owned()));
+            }
+            "Bridge" if key == names::INTEGRATION_BRIDGE => {
+                look.rows.extend(wanted.interfaces.keys().map(|name| (Interface::TABLE, name.clone())));
+            }
+            "Port" | "Interface" if wanted.interfaces.contains_key(&key) => {
+                look.rows.insert((Interface::TABLE, key));
+            }
+            _ => {}
+        }
+    }
+    look
+}
+
+/// The index by which [`attachments`] finds the ports of a pod.
+pub(super) fn by_logical_port() -> Index {
+    Index::MapKey("external_ids", "iface-id".to_owned())
+}
+
+/// The pods whose attachment changed, and what it is now.
+pub(super) fn attachments(changes: &[Change], now: &Snapshot) -> Vec<(ObjectName, Option<Attached>)> {
+    let mut ports = BTreeSet::new();
+    for (table, row) in changes.iter().flat_map(|change| sides(change, now)) {
+        let ids = table.value(row, "external_ids").filter(|_| table.decl().name == Interface::TABLE);
+        let ids = ids.filter(|ids| ids.get_str("sandbox").is_some());
+        ports.extend(ids.and_then(|ids| ids.get_str("iface-id")).map(str::to_owned));
+    }
+    let Some(interfaces) = now.table(Interface::TABLE) else { return Vec::new() };
+    let attached = |port: &str| {
+        let found = interfaces.find(&by_logical_port(), &[Datum::one(port)]);
+        found.into_iter().find_map(|row| attached(interfaces.value(row, "external_ids")?))
+    };
+    ports.iter().filter_map(|port| Some((pod_of(port)?, attached(port)))).collect()
+}
+
+/// Namespaces have no underscore in their names, so the first one ends them.
+fn pod_of(port: &str) -> Option<ObjectName> {
+    port.split_once('_').map(|(namespace, name)| ObjectName::new(namespace, name))
+}
+
+fn attached(ids: &Datum) -> Option<Attached> {
+    ids.get_str("sandbox")?;
+    let addresses = ids.get_str("ip_addresses")?.split(',');
+    let addresses = addresses.map(|net| net.parse::<ipnet::IpNet>().ok().map(|net| net.addr()));
+    let addresses = addresses.collect::<Option<Vec<_>>>()?;
+    Some(Attached {
+        uid: ids.get_str("iface-id-ver")?.to_owned(),
+        addresses: Addresses::from_addresses(addresses)?,
+    })
+}

@@ -1,0 +1,260 @@
+//! Keeps the databases as the model says.
+//!
+//! One task, one change at a time: what is heard of the cluster, asked by CNI requests, or changed in the databases by
+//! others. A database that did not take something is brought in line as a whole once it does again.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::net::Mac;
+use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::rows::Change;
+use netferry_core::overlay::zone::Datapath;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::drift::{self, Look};
+use super::handle::{Request, Requests, Unavailable};
+use super::model::{Kind, LeftOut, Model, News, Part};
+use super::stores::Stores;
+use super::write::{Store, Which};
+use crate::cluster::fingerprint;
+use crate::host::neighbours::{Peers, TunnelNeighbours};
+
+/// Between attempts to bring a database in line that did not take what was wanted.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What the keeper is told.
+#[derive(Debug)]
+pub enum Heard {
+    /// This and that of the cluster.
+    News(Vec<News>),
+    /// Where frames for the end of a node's tunnels go.
+    Neighbour(NodeName, Option<(IpAddr, Mac)>),
+    /// Of a kind there are these only, by their fingerprints.
+    Only(Kind, HashSet<u64>),
+    /// Everything there is was heard by now: what is not known does not exist.
+    Complete,
+}
+
+/// The task.
+#[derive(Debug)]
+pub struct Keeper {
+    model: Model,
+    northbound: Store,
+    southbound: Store,
+    switch: Store,
+    requests: Requests,
+    heard: mpsc::Receiver<Heard>,
+    host: watch::Sender<Option<HostPlan>>,
+    neighbours: BTreeMap<NodeName, (IpAddr, Mac)>,
+    tunnels: Option<(TunnelNeighbours, watch::Sender<Peers>)>,
+    complete: bool,
+    reported: BTreeMap<Part, LeftOut>,
+    /// How often everything is compared although nothing was heard.
+    pub resync: Duration,
+}
+
+impl Keeper {
+    /// A keeper of the zone of `model` that obeys `requests` and tells `host` what the host must have.
+    pub fn new(
+        model: Model,
+        stores: &Stores,
+        datapath: Datapath,
+        heard: mpsc::Receiver<Heard>,
+        requests: Requests,
+        host: watch::Sender<Option<HostPlan>>,
+    ) -> Keeper {
+        Keeper {
+            model,
+            northbound: Store::new(Which::Northbound, &stores.northbound),
+            southbound: Store::new(Which::Southbound, &stores.southbound),
+            switch: Store::new(Which::Switch(datapath), &stores.switch),
+            requests,
+            heard,
+            host,
+            neighbours: BTreeMap::new(),
+            tunnels: None,
+            complete: false,
+            reported: BTreeMap::new(),
+            resync: Duration::from_secs(300),
+        }
+    }
+
+    /// Has the ends of peers' tunnels made known to the switch before they are used; all of them are told.
+    pub fn know_tunnels(&mut self, tunnels: TunnelNeighbours) -> watch::Receiver<Peers> {
+        let (sender, receiver) = watch::channel(Peers::new());
+        self.tunnels = Some((tunnels, sender));
+        receiver
+    }
+
+    /// Keeps the zone until nobody tells it anything any more.
+    pub async fn run(mut self) {
+        let requests = Arc::clone(&self.requests.0);
+        let mut requests = requests.lock().await;
+        let mut resync = tokio::time::interval(self.resync);
+        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        resync.reset();
+        let mut retry = tokio::time::interval(RETRY);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let mut answers = Vec::new();
+            tokio::select! {
+                heard = self.heard.recv() => match heard {
+                    Some(heard) => self.hear(heard),
+                    None => return,
+                },
+                Some(request) = requests.recv() => self.obey(request, &mut answers),
+                changes = self.northbound.changes.next() => {
+                    let look = drift::in_northbound(&changes, self.model.rows(), &self.northbound.client.snapshot());
+                    self.northbound.look(look);
+                }
+                changes = self.southbound.changes.next() => {
+                    let look = drift::in_southbound(&changes, self.model.rows(), &self.southbound.client.snapshot());
+                    self.southbound.look(look);
+                }
+                changes = self.switch.changes.next() => self.look_at_switch(&changes),
+                _ = resync.tick() => self.look_at_everything(),
+                _ = retry.tick() => {
+                    if ![&self.northbound, &self.southbound, &self.switch].iter().any(|store| store.is_behind()) {
+                        continue;
+                    }
+                }
+            }
+            // Whatever else is there by now goes into the same transaction.
+            while let Ok(request) = requests.try_recv() {
+                self.obey(request, &mut answers);
+            }
+            while let Ok(heard) = self.heard.try_recv() {
+                self.hear(heard);
+            }
+            let changes = self.switch.changes.now();
+            self.look_at_switch(&changes);
+            self.turn(answers).await;
+        }
+    }
+
+    fn look_at_everything(&mut self) {
+        for store in [&mut self.northbound, &mut self.southbound, &mut self.switch] {
+            store.look(Look::everywhere());
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::News(news) => news.into_iter().for_each(|one| self.model.hear(one)),
+            Heard::Neighbour(node, Some(neighbour)) => drop(self.neighbours.insert(node, neighbour)),
+            Heard::Neighbour(node, None) => drop(self.neighbours.remove(&node)),
+            Heard::Only(kind, there) => self.model.retain(kind, |name| there.contains(&fingerprint(name))),
+            Heard::Complete => {
+                self.complete = true;
+                self.look_at_everything();
+            }
+        }
+    }
+
+    fn look_at_switch(&mut self, changes: &[netferry_ovs::Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let now = self.switch.client.snapshot();
+        for (name, attached) in drift::attachments(changes, &now) {
+            self.model.hear_local(&name, |local| local.switch_says(&name, attached));
+        }
+        self.switch.look(drift::in_switch(changes, self.model.rows(), &now));
+    }
+
+    fn obey(&mut self, request: Request, answers: &mut Vec<Answer>) {
+        match request {
+            Request::Put(pod, answer) => {
+                let name = pod.name.clone();
+                self.model.hear_local(&name, |local| local.put(*pod));
+                answers.push(Answer { pod: name, put: true, answer });
+            }
+            Request::Remove(name, uid, answer) => {
+                self.model.hear_local(&name, |local| local.withdraw(&name, &uid));
+                answers.push(Answer { pod: name, put: false, answer });
+            }
+        }
+    }
+
+    /// Brings the databases to what is known by now.
+    ///
+    /// Before everything was heard only the switch is told what follows from the node alone: rows computed from half
+    /// of what there is would take the other half's network away.
+    async fn turn(&mut self, answers: Vec<Answer>) {
+        if !self.complete {
+            if let Some(zone) = self.model.zone() {
+                let rows = zone.rows_of_switch(self.model.switch());
+                self.switch.bring(&rows, &Change { put: rows.clone(), ..Change::default() }).await;
+            }
+            return refuse(answers, &Unavailable::NotYet);
+        }
+        let settled = self.model.settle();
+        if self.model.node().is_none() {
+            return refuse(answers, &Unavailable::NoPlace);
+        }
+        self.report(settled.left_out);
+        self.introduce(&settled.change).await;
+        let rows = self.model.rows();
+        self.switch.bring(rows, &settled.change).await;
+        self.southbound.bring(rows, &settled.change).await;
+        let refused = self.northbound.bring(rows, &settled.change).await;
+        if settled.host {
+            self.host.send_replace(self.model.host());
+        }
+        for Answer { pod, put, answer } in answers {
+            let said = match (self.reported.get(&Part::Pod(pod)), &refused) {
+                (Some(why), _) if put => Err(Unavailable::LeftOut(why.to_string())),
+                (_, None) => Ok(()),
+                (_, Some(why)) => Err(Unavailable::Database(why.clone())),
+            };
+            // Nobody waiting any more is fine.
+            let _ = answer.send(said);
+        }
+    }
+
+    /// Makes the ends of peers' tunnels known before anything is sent there. A switch that does not answer is told by
+    /// whoever keeps them: it forwards nothing meanwhile.
+    async fn introduce(&self, change: &Change) {
+        let Some((tunnels, all)) = &self.tunnels else { return };
+        let known: Peers = self.neighbours.values().copied().collect();
+        let new = change.put.remote_chassis.values().map(|row| row.encap);
+        let new: Peers = new.filter_map(|end| Some((end, *known.get(&end)?))).collect();
+        if let Err(error) = tunnels.load(&new).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "tunnel neighbours were not loaded");
+        }
+        all.send_if_modified(|last| {
+            let differs = *last != known;
+            *last = known;
+            differs
+        });
+    }
+
+    fn report(&mut self, left_out: BTreeMap<Part, LeftOut>) {
+        for (part, why) in &left_out {
+            if self.reported.get(part) != Some(why) {
+                tracing::error!(?part, %why, "left out of the zone; the rest goes on");
+            }
+        }
+        for part in self.reported.keys().filter(|part| !left_out.contains_key(part)) {
+            tracing::info!(?part, "no longer left out of the zone");
+        }
+        self.reported = left_out;
+    }
+}
+
+struct Answer {
+    pod: ObjectName,
+    put: bool,
+    answer: oneshot::Sender<Result<(), Unavailable>>,
+}
+
+fn refuse(answers: Vec<Answer>, why: &Unavailable) {
+    for Answer { answer, .. } in answers {
+        let _ = answer.send(Err(why.clone()));
+    }
+}

@@ -1,0 +1,118 @@
+//! The pods of this node, from all who know of them.
+//!
+//! The API knows a pod's labels and sometimes is behind; a CNI request knows its addresses before the API does; the
+//! switch knows which pods are attached, whatever the API says. A pod's port stays for as long as it is attached: an
+//! API that has lost it must not take its network away.
+
+use std::collections::BTreeMap;
+
+use netferry_core::label::Labels;
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::net::Addresses;
+use netferry_core::overlay::cluster::Pod;
+
+/// A pod's attachment, as the switch tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// The pod's UID.
+    pub uid: String,
+    /// Its addresses.
+    pub addresses: Addresses,
+}
+
+/// What is known of one pod of this node, by source.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    api: Option<Pod>,
+    put: Option<Pod>,
+    attached: Option<Attached>,
+    /// The UID that was withdrawn: the API may go on telling of it for a while.
+    withdrawn: Option<String>,
+}
+
+impl Known {
+    fn is_nothing(&self) -> bool {
+        self.api.is_none() && self.put.is_none() && self.attached.is_none()
+    }
+}
+
+/// The pods of this node, from all who know of them.
+#[derive(Debug)]
+pub struct LocalPods {
+    me: NodeName,
+    here: BTreeMap<ObjectName, Known>,
+}
+
+impl LocalPods {
+    pub(super) fn new(me: NodeName) -> LocalPods {
+        LocalPods { me, here: BTreeMap::new() }
+    }
+
+    /// What the API says of a pod of this node.
+    pub fn api_says(&mut self, name: &ObjectName, pod: Option<Pod>) {
+        self.change(name, |known| known.api = pod);
+    }
+
+    /// A pod that is being attached.
+    pub fn put(&mut self, pod: Pod) {
+        let name = pod.name.clone();
+        self.change(&name, |known| {
+            known.withdrawn = None;
+            known.put = Some(pod);
+        });
+    }
+
+    /// A pod that is attached no more, if it is this one.
+    pub fn withdraw(&mut self, name: &ObjectName, uid: &str) {
+        self.change(name, |known| {
+            known.put = known.put.take().filter(|pod| pod.uid != uid);
+            known.attached = known.attached.take().filter(|attached| attached.uid != uid);
+            known.withdrawn = Some(uid.to_owned());
+        });
+    }
+
+    /// What the switch says of a pod.
+    pub fn switch_says(&mut self, name: &ObjectName, attached: Option<Attached>) {
+        self.change(name, |known| known.attached = attached);
+    }
+
+    /// The pods the switch was last said to have.
+    pub fn attached(&self) -> impl Iterator<Item = &ObjectName> {
+        self.here.iter().filter(|(_, known)| known.attached.is_some()).map(|(name, _)| name)
+    }
+
+    /// The pods the API told of.
+    pub fn from_api(&self) -> impl Iterator<Item = &ObjectName> {
+        self.here.iter().filter(|(_, known)| known.api.is_some()).map(|(name, _)| name)
+    }
+
+    fn change(&mut self, name: &ObjectName, how: impl FnOnce(&mut Known)) {
+        let known = self.here.entry(name.clone()).or_default();
+        how(known);
+        if known.is_nothing() {
+            self.here.remove(name);
+        }
+    }
+
+    /// The pod as it is, all things considered.
+    pub fn pod(&self, name: &ObjectName) -> Option<Pod> {
+        let known = self.here.get(name)?;
+        let of = |uid: &str| known.api.as_ref().filter(|pod| pod.uid == uid);
+        if let Some(put) = &known.put {
+            let labels = of(&put.uid).map_or_else(|| put.clone(), Pod::clone);
+            return Some(Pod { addresses: put.addresses, ..labels });
+        }
+        if let Some(attached) = &known.attached {
+            return Some(of(&attached.uid).cloned().unwrap_or_else(|| Pod {
+                name: name.clone(),
+                uid: attached.uid.clone(),
+                node: self.me.clone(),
+                labels: Labels::default(),
+                addresses: attached.addresses,
+                host_network: false,
+                ports: vec![],
+            }));
+        }
+        known.api.clone().filter(|pod| known.withdrawn.as_ref() != Some(&pod.uid))
+    }
+}

@@ -1,0 +1,21 @@
+//! One node's zone of the overlay: its daemons, its databases, its switch.
+//!
+//! [`model`] decides which rows there should be; [`keep`] makes the difference, in one transaction per change, and
+//! puts back what others change; [`daemons`] keeps the processes behind the databases; [`wanted`](self) says how rows
+//! are written there.
+
+pub mod daemons;
+mod drift;
+mod handle;
+mod keep;
+mod local;
+mod model;
+mod stores;
+mod wanted;
+mod write;
+
+pub use handle::{Requests, Unavailable, ZoneHandle};
+pub use keep::{Heard, Keeper};
+pub use local::{Attached, LocalPods};
+pub use model::{Kind, LeftOut, Model, News, Part, Settled};
+pub use stores::Stores;

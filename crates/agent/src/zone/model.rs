@@ -1,0 +1,599 @@
+//! The zone as a function of the cluster, followed one object at a time.
+//!
+//! What is heard of the cluster marks parts of the zone; [`Model::settle`] computes the marked parts anew and says
+//! what that changes. However large the cluster, the work is that of the parts and the change that of the rows.
+//! Pure: everything it knows was told, and a new one that is told the same is the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use netferry_core::label::Labels;
+use netferry_core::mtu::Mtu;
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::overlay::allocate::NodeId;
+use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node, Pod, Policy, Service};
+use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::networks::Networks;
+use netferry_core::overlay::policy::PeerSet;
+use netferry_core::overlay::rows::{Change, Clash, Rows, Union};
+use netferry_core::overlay::service::Forward;
+use netferry_core::overlay::topology::Topology;
+use netferry_core::overlay::zone::{SwitchFacts, Zone};
+
+use super::local::LocalPods;
+
+/// The namespace that stands for the hosts' own network, where an administrator made it.
+const HOST_NAMESPACE: &str = "openshift-host-network";
+
+/// One thing that is known of the cluster.
+#[derive(Clone, PartialEq, Debug)]
+pub enum News {
+    /// A node with a place in the overlay.
+    Node(Node),
+    /// A node that is no more.
+    NodeGone(NodeName),
+    /// A namespace and its labels.
+    Namespace(String, Labels),
+    /// A namespace that is no more.
+    NamespaceGone(String),
+    /// A pod with addresses.
+    Pod(Pod),
+    /// A pod that is no more, has ended or has lost its addresses.
+    PodGone(ObjectName),
+    /// A Service with addresses.
+    Service(Service),
+    /// A Service that is no more, or has no addresses any more.
+    ServiceGone(ObjectName),
+    /// A slice, of which Service, and who answers.
+    Slice(ObjectName, ObjectName, EndpointSlice),
+    /// A slice that is no more.
+    SliceGone(ObjectName),
+    /// A policy.
+    Policy(Policy),
+    /// A policy that is no more.
+    PolicyGone(ObjectName),
+}
+
+/// The kinds of objects there is news of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Nodes.
+    Node,
+    /// Namespaces.
+    Namespace,
+    /// Pods.
+    Pod,
+    /// Services.
+    Service,
+    /// Slices of endpoints.
+    Slice,
+    /// NetworkPolicies.
+    Policy,
+}
+
+/// A part of the zone: what one object is answered with. In the order they are computed in: policies say which sets of
+/// peers there are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// The node itself and its switch.
+    Node,
+    /// Another node.
+    Peer(NodeName),
+    /// A pod of this node.
+    Pod(ObjectName),
+    /// A Service.
+    Service(ObjectName),
+    /// A policy.
+    Policy(ObjectName),
+    /// What isolates the pods of a namespace.
+    Namespace(String),
+    /// A set of addresses policies refer to.
+    PeerSet(PeerSet),
+}
+
+/// Why a part is not in the zone.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LeftOut {
+    /// Another part wants something else of the same row.
+    #[error(transparent)]
+    Clash(#[from] Clash),
+    /// Another node has what can be only one's.
+    #[error("node {of} has {what} too")]
+    Taken {
+        /// What both have.
+        what: String,
+        /// Who keeps it.
+        of: NodeName,
+    },
+}
+
+/// What no two nodes can have.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Claim {
+    Id(NodeId),
+    Chassis(String),
+    Encap(IpAddr),
+}
+
+impl Claim {
+    fn of(node: &Node) -> [Claim; 3] {
+        [Claim::Id(node.assignment.id()), Claim::Chassis(node.chassis.clone()), Claim::Encap(node.encap)]
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Claim::Id(id) => format!("id {id}"),
+            Claim::Chassis(chassis) => format!("chassis {chassis}"),
+            Claim::Encap(address) => format!("tunnel address {address}"),
+        }
+    }
+}
+
+/// What a policy refers to.
+#[derive(Debug, Default)]
+struct Refers {
+    peers: BTreeSet<PeerSet>,
+    follows_all_pods: bool,
+}
+
+/// What is new since the last time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settled {
+    /// How the zone's rows change.
+    pub change: Change,
+    /// Whether what the host must have may be different.
+    pub host: bool,
+    /// The parts that are not in the zone, and why.
+    pub left_out: BTreeMap<Part, LeftOut>,
+}
+
+/// The zone of one node.
+#[derive(Debug)]
+pub struct Model {
+    me: NodeName,
+    networks: Networks,
+    topology: Topology,
+    mtu: Mtu,
+    switch: SwitchFacts,
+    cluster: Cluster,
+    local: LocalPods,
+    claims: BTreeMap<Claim, BTreeSet<NodeName>>,
+    services_of_slices: BTreeMap<ObjectName, ObjectName>,
+    slices: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
+    refers: BTreeMap<ObjectName, Refers>,
+    sets: BTreeMap<PeerSet, usize>,
+    forwards: BTreeMap<ObjectName, Forward>,
+    union: Union<Part>,
+    dirty: BTreeSet<Part>,
+    left_out: BTreeMap<Part, LeftOut>,
+    host_changed: bool,
+}
+
+impl Model {
+    /// The zone of a node of which nothing is known yet.
+    pub fn new(me: NodeName, networks: Networks, mtu: Mtu, switch: SwitchFacts) -> Model {
+        Model {
+            local: LocalPods::new(me.clone()),
+            me,
+            networks,
+            topology: Topology::multi_node(),
+            mtu,
+            switch,
+            cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
+            claims: BTreeMap::new(),
+            services_of_slices: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            refers: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            forwards: BTreeMap::new(),
+            union: Union::default(),
+            dirty: BTreeSet::new(),
+            left_out: BTreeMap::new(),
+            host_changed: false,
+        }
+    }
+
+    /// All rows of the zone, as of the last [`settle`](Model::settle).
+    pub fn rows(&self) -> &Rows {
+        self.union.rows()
+    }
+
+    /// What is known of the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The node itself, once it has a place.
+    pub fn node(&self) -> Option<&Node> {
+        self.cluster.nodes.get(&self.me)
+    }
+
+    /// What the switch is set up with.
+    pub fn switch(&self) -> &SwitchFacts {
+        &self.switch
+    }
+
+    /// The pods of this node, from all who know of them.
+    pub fn local_pods(&self) -> &LocalPods {
+        &self.local
+    }
+
+    /// The zone, once the node has a place.
+    pub fn zone(&self) -> Option<Zone<'_>> {
+        let node = self.node()?;
+        Some(Zone { networks: &self.networks, topology: &self.topology, node, mtu: self.mtu })
+    }
+
+    /// What the host must have, once the node has a place.
+    pub fn host(&self) -> Option<HostPlan> {
+        let mut all = Forward::default();
+        self.forwards.values().cloned().for_each(|forward| all.join(forward));
+        self.zone().map(|zone| zone.host(None, all))
+    }
+
+    /// Takes in one thing.
+    pub fn hear(&mut self, news: News) {
+        match news {
+            News::Node(node) => self.hear_node(node),
+            // Whoever asks about this node's own end is told by its agent ending.
+            News::NodeGone(name) if name == self.me => {}
+            News::NodeGone(name) => {
+                if let Some(node) = self.cluster.nodes.remove(&name) {
+                    self.release(&node);
+                    self.dirty.insert(Part::Peer(name));
+                    self.mark_sets_of_hosts();
+                }
+            }
+            News::Namespace(name, labels) => {
+                let before = self.cluster.namespaces.insert(name.clone(), labels.clone());
+                if before.as_ref() != Some(&labels) {
+                    self.mark_namespace(&name);
+                }
+            }
+            News::NamespaceGone(name) => {
+                if self.cluster.namespaces.remove(&name).is_some() {
+                    self.mark_namespace(&name);
+                }
+            }
+            News::Pod(pod) => {
+                let name = pod.name.clone();
+                if pod.node == self.me {
+                    self.local.api_says(&name, Some(pod));
+                    self.set_pod(&name, self.local.pod(&name));
+                } else {
+                    // A pod of that name here can only be ending.
+                    self.local.api_says(&name, None);
+                    self.set_pod(&name, Some(pod));
+                }
+            }
+            News::PodGone(name) => {
+                self.local.api_says(&name, None);
+                self.set_pod(&name, self.local.pod(&name));
+            }
+            News::Service(service) => {
+                let name = service.name.clone();
+                let before = self.cluster.services.insert(name.clone(), service);
+                if before.as_ref() != self.cluster.services.get(&name) {
+                    self.dirty.insert(Part::Service(name));
+                }
+            }
+            News::ServiceGone(name) => {
+                if self.cluster.services.remove(&name).is_some() {
+                    self.dirty.insert(Part::Service(name));
+                }
+            }
+            News::Slice(name, service, slice) => self.hear_slice(name, Some((service, slice))),
+            News::SliceGone(name) => self.hear_slice(name, None),
+            News::Policy(policy) => {
+                let name = policy.name.clone();
+                let before = self.cluster.policies.insert(name.clone(), policy);
+                if before.as_ref() != self.cluster.policies.get(&name) {
+                    self.mark_policy(name);
+                }
+            }
+            News::PolicyGone(name) => {
+                if self.cluster.policies.remove(&name).is_some() {
+                    self.mark_policy(name);
+                }
+            }
+        }
+    }
+
+    /// Of a kind there are only those `there` says; nodes and namespaces are in no namespace.
+    pub fn retain(&mut self, kind: Kind, there: impl Fn(&ObjectName) -> bool) {
+        fn gone<'n>(
+            names: impl Iterator<Item = &'n ObjectName>,
+            there: impl Fn(&ObjectName) -> bool,
+            news: fn(ObjectName) -> News,
+        ) -> Vec<News> {
+            names.filter(|name| !there(name)).cloned().map(news).collect()
+        }
+        let cluster = &self.cluster;
+        let news = match kind {
+            Kind::Node => {
+                let gone = cluster.nodes.keys().filter(|name| !there(&ObjectName::new("", name.as_str())));
+                gone.cloned().map(News::NodeGone).collect()
+            }
+            Kind::Namespace => {
+                let gone =
+                    cluster.namespaces.keys().filter(|name| !there(&ObjectName::new("", name.as_str())));
+                gone.cloned().map(News::NamespaceGone).collect()
+            }
+            Kind::Pod => gone(cluster.pods.keys().chain(self.local.from_api()), there, News::PodGone),
+            Kind::Service => gone(cluster.services.keys(), there, News::ServiceGone),
+            Kind::Slice => gone(self.services_of_slices.keys(), there, News::SliceGone),
+            Kind::Policy => gone(cluster.policies.keys(), there, News::PolicyGone),
+        };
+        news.into_iter().for_each(|one| self.hear(one));
+    }
+
+    fn hear_node(&mut self, node: Node) {
+        let name = node.name.clone();
+        let before = self.cluster.nodes.insert(name.clone(), node.clone());
+        if before.as_ref() == Some(&node) {
+            return;
+        }
+        if let Some(before) = before {
+            self.release(&before);
+        }
+        for claim in Claim::of(&node) {
+            let others = self.claims.entry(claim).or_default();
+            self.dirty.extend(others.iter().cloned().map(Part::Peer));
+            others.insert(name.clone());
+        }
+        if name == self.me {
+            self.mark_everything();
+        } else {
+            self.dirty.insert(Part::Peer(name));
+        }
+        self.mark_sets_of_hosts();
+    }
+
+    fn release(&mut self, node: &Node) {
+        for claim in Claim::of(node) {
+            let Some(others) = self.claims.get_mut(&claim) else { continue };
+            others.remove(&node.name);
+            self.dirty.extend(others.iter().cloned().map(Part::Peer));
+            if others.is_empty() {
+                self.claims.remove(&claim);
+            }
+        }
+    }
+
+    fn hear_slice(&mut self, name: ObjectName, said: Option<(ObjectName, EndpointSlice)>) {
+        let service = said.as_ref().map(|(service, _)| service.clone());
+        let before = match &service {
+            Some(service) => self.services_of_slices.insert(name.clone(), service.clone()),
+            None => self.services_of_slices.remove(&name),
+        };
+        if let Some(before) = before.filter(|before| service.as_ref() != Some(before))
+            && let Some(slices) = self.slices.get_mut(&before)
+        {
+            slices.remove(&name);
+            if slices.is_empty() {
+                self.slices.remove(&before);
+            }
+            self.dirty.insert(Part::Service(before));
+        }
+        if let Some((service, slice)) = said {
+            let slices = self.slices.entry(service.clone()).or_default();
+            if slices.get(&name) != Some(&slice) {
+                slices.insert(name, slice);
+                self.dirty.insert(Part::Service(service));
+            }
+        }
+    }
+
+    /// Takes in something that was said of a pod of this node by others than the API.
+    pub fn hear_local(&mut self, name: &ObjectName, how: impl FnOnce(&mut LocalPods)) {
+        how(&mut self.local);
+        if self.cluster.pods.get(name).is_none_or(|pod| pod.node == self.me) {
+            self.set_pod(name, self.local.pod(name));
+        }
+    }
+
+    fn set_pod(&mut self, name: &ObjectName, now: Option<Pod>) {
+        let before = match &now {
+            Some(pod) => self.cluster.pods.insert(name.clone(), pod.clone()),
+            None => self.cluster.pods.remove(name),
+        };
+        if before != now {
+            self.mark_pod(name, before.as_ref(), now.as_ref());
+        }
+    }
+
+    fn mark_pod(&mut self, name: &ObjectName, before: Option<&Pod>, now: Option<&Pod>) {
+        let both = [before, now];
+        let either = |is: &dyn Fn(&Pod) -> bool| both.iter().flatten().any(|pod| is(pod));
+        if either(&|pod| pod.node == self.me && !pod.host_network) {
+            self.dirty.insert(Part::Pod(name.clone()));
+            for policy in self.cluster.policies_in(&name.namespace) {
+                if either(&|pod| policy.selects(pod)) {
+                    self.dirty.insert(Part::Policy(policy.name.clone()));
+                    self.dirty.insert(Part::Namespace(name.namespace.clone()));
+                }
+            }
+        }
+        if let Some(labels) = self.cluster.namespaces.get(&name.namespace) {
+            let addresses = |set: &PeerSet, pod: Option<&Pod>| {
+                pod.filter(|pod| set.contains(pod, labels)).map(|pod| pod.addresses)
+            };
+            let moved = self.sets.keys().filter(|set| addresses(set, before) != addresses(set, now));
+            self.dirty.extend(moved.cloned().map(Part::PeerSet));
+        }
+        let following = self.refers.iter().filter(|(_, refers)| refers.follows_all_pods);
+        self.dirty.extend(following.map(|(policy, _)| Part::Policy(policy.clone())));
+    }
+
+    fn mark_namespace(&mut self, name: &str) {
+        let is_empty = self.cluster.pods_in(name).next().is_none();
+        if is_empty && name != HOST_NAMESPACE {
+            return;
+        }
+        self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
+        let following = self.refers.iter().filter(|(_, refers)| refers.follows_all_pods);
+        self.dirty.extend(following.map(|(policy, _)| Part::Policy(policy.clone())));
+    }
+
+    fn mark_policy(&mut self, name: ObjectName) {
+        self.dirty.insert(Part::Namespace(name.namespace.clone()));
+        self.dirty.insert(Part::Policy(name));
+    }
+
+    fn mark_sets_of_hosts(&mut self) {
+        if self.cluster.namespaces.contains_key(HOST_NAMESPACE) {
+            self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
+        }
+    }
+
+    fn mark_everything(&mut self) {
+        let cluster = &self.cluster;
+        self.dirty.insert(Part::Node);
+        self.dirty.extend(cluster.nodes.keys().filter(|name| **name != self.me).cloned().map(Part::Peer));
+        let here = cluster.pods.values().filter(|pod| pod.node == self.me);
+        self.dirty.extend(here.map(|pod| Part::Pod(pod.name.clone())));
+        self.dirty.extend(cluster.services.keys().cloned().map(Part::Service));
+        for policy in cluster.policies.keys() {
+            self.dirty.insert(Part::Policy(policy.clone()));
+            self.dirty.insert(Part::Namespace(policy.namespace.clone()));
+        }
+        self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
+    }
+
+    /// Brings the zone to what is known by now and says what that changes. Nothing while the node has no place.
+    ///
+    /// # Guarantees
+    ///
+    /// After it [`rows`](Model::rows) are those of [`Zone::rows`] for everything known, whatever the order it was
+    /// heard in, without the parts that are left out.
+    pub fn settle(&mut self) -> Settled {
+        let mut settled = Settled::default();
+        if self.node().is_none() {
+            return settled;
+        }
+        let mut in_the_way = BTreeSet::new();
+        while let Some(part) = self.dirty.pop_first() {
+            let rows = self.rows_of(&part);
+            match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
+                Ok(change) => {
+                    self.left_out.remove(&part);
+                    settled.change.then(change);
+                }
+                Err(_) => {
+                    in_the_way.insert(part);
+                }
+            }
+        }
+        self.settle_clashes(in_the_way, &mut settled.change);
+        settled.host = std::mem::take(&mut self.host_changed);
+        settled.left_out = self.left_out.clone();
+        settled
+    }
+
+    /// Parts that did not fit may have stood in each other's way, or in that of others that have moved on since: all
+    /// of them make room before any of them is put in again.
+    fn settle_clashes(&mut self, mut parts: BTreeSet<Part>, change: &mut Change) {
+        parts.extend(self.left_out.keys().cloned());
+        for part in &parts {
+            let gone = self.union.replace(part.clone(), Rows::default());
+            change.then(gone.expect("no rows clash with nothing"));
+        }
+        for part in parts {
+            let rows = self.rows_of(&part);
+            match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
+                Ok(new) => {
+                    self.left_out.remove(&part);
+                    change.then(new);
+                }
+                Err(why) => {
+                    self.left_out.insert(part, why);
+                }
+            }
+        }
+    }
+
+    /// The rows of a part as of now; none for one that is no more.
+    fn rows_of(&mut self, part: &Part) -> Result<Rows, LeftOut> {
+        let Some(node) = self.cluster.nodes.get(&self.me) else { return Ok(Rows::default()) };
+        let zone = Zone { networks: &self.networks, topology: &self.topology, node, mtu: self.mtu };
+        let cluster = &self.cluster;
+        Ok(match part {
+            Part::Node => {
+                self.host_changed = true;
+                let mut rows = zone.rows_of_node();
+                rows.join(zone.rows_of_switch(&self.switch))?;
+                rows
+            }
+            Part::Peer(name) if *name == self.me => Rows::default(),
+            Part::Peer(name) => match cluster.nodes.get(name) {
+                None => Rows::default(),
+                Some(peer) => {
+                    self.untaken(peer)?;
+                    zone.rows_of_peer(peer)
+                }
+            },
+            Part::Pod(name) => cluster.pods.get(name).map(|pod| zone.rows_of_pod(pod)).unwrap_or_default(),
+            Part::Service(name) => {
+                let slices = self.slices.get(name).into_iter().flat_map(BTreeMap::values);
+                let slices: Vec<EndpointSlice> = slices.cloned().collect();
+                let service = cluster.services.get(name);
+                let forward = service.map(|service| zone.forward_of_service(service, &slices));
+                let forward = forward.filter(|forward| *forward != Forward::default());
+                if self.forwards.get(name) != forward.as_ref() {
+                    self.host_changed = true;
+                    match forward {
+                        Some(forward) => self.forwards.insert(name.clone(), forward),
+                        None => self.forwards.remove(name),
+                    };
+                }
+                service.map(|service| zone.rows_of_service(service, &slices)).unwrap_or_default()
+            }
+            Part::Policy(name) => {
+                let policy = cluster.policies.get(name);
+                let said = policy.map(|policy| zone.rows_of_policy(policy, cluster)).unwrap_or_default();
+                let refers = Refers { peers: said.peers, follows_all_pods: said.follows_all_pods };
+                self.refer(name, refers);
+                said.rows
+            }
+            Part::Namespace(name) => zone.rows_of_namespace(name, cluster),
+            Part::PeerSet(set) if self.sets.contains_key(set) => zone.rows_of_peer_set(set, cluster),
+            Part::PeerSet(_) => Rows::default(),
+        })
+    }
+
+    /// Of two nodes with the same id, chassis or tunnel address this node keeps its own, else the first by name.
+    fn untaken(&self, peer: &Node) -> Result<(), LeftOut> {
+        for claim in Claim::of(peer) {
+            let all = self.claims.get(&claim).into_iter().flatten();
+            let keeper = all.min_by_key(|name| (**name != self.me, *name));
+            if let Some(keeper) = keeper.filter(|keeper| **keeper != peer.name) {
+                return Err(LeftOut::Taken { what: claim.text(), of: keeper.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn refer(&mut self, policy: &ObjectName, now: Refers) {
+        for set in &now.peers {
+            let count = self.sets.entry(set.clone()).or_insert(0);
+            if *count == 0 {
+                self.dirty.insert(Part::PeerSet(set.clone()));
+            }
+            *count += 1;
+        }
+        let before = if now.peers.is_empty() && !now.follows_all_pods {
+            self.refers.remove(policy)
+        } else {
+            self.refers.insert(policy.clone(), now)
+        };
+        for set in before.into_iter().flat_map(|refers| refers.peers) {
+            if let Some(count) = self.sets.get_mut(&set) {
+                *count -= 1;
+                if *count == 0 {
+                    self.sets.remove(&set);
+                    self.dirty.insert(Part::PeerSet(set));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The agent with real databases, daemons, a real switch and the embedded API server.
+
+mod daemons;
+mod objects;
+mod world;
+mod zone;

@@ -1,0 +1,52 @@
+//! Objects of a cluster.
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// The annotations of the `n`th node (from 1), with its subnet, id and tunnel address.
+pub(crate) fn node_annotations(n: u8) -> Value {
+    json!({
+        "k8s.ovn.org/node-id": (n + 1).to_string(),
+        "k8s.ovn.org/node-subnets": format!(r#"{{"default":["10.244.{n}.0/24"]}}"#),
+        "k8s.ovn.org/node-chassis-id": format!("chassis-{n}"),
+        "k8s.ovn.org/node-primary-ifaddr": format!(r#"{{"ipv4":"172.30.0.{n}/16"}}"#),
+        "k8s.ovn.org/host-cidrs": format!(r#"["172.30.0.{n}/16"]"#),
+    })
+}
+
+impl World {
+    /// The `n`th node, `n<n>`.
+    pub(crate) async fn put_node(&self, n: u8) {
+        self.put(
+            "v1",
+            "Node",
+            "nodes",
+            json!({
+                "metadata": {"name": format!("n{n}"), "annotations": node_annotations(n)},
+            }),
+        )
+        .await;
+    }
+
+    /// A pod of node `n<n>` with this last byte of its address.
+    pub(crate) async fn put_pod(&self, n: u8, name: &str, last: u8, labels: Value) {
+        let address = format!("10.244.{n}.{last}");
+        let networks = format!(
+            r#"{{"default":{{"ip_addresses":["{address}/24"],"mac_address":"0a:58:0a:f4:{n:02x}:{last:02x}"}}}}"#
+        );
+        self.put(
+            "v1",
+            "Pod",
+            "pods",
+            json!({
+                "metadata": {
+                    "name": name, "namespace": "default", "labels": labels,
+                    "annotations": {"k8s.ovn.org/pod-networks": networks},
+                },
+                "spec": {"nodeName": format!("n{n}"), "containers": [{"name": "c", "image": "i"}]},
+            }),
+        )
+        .await;
+    }
+}

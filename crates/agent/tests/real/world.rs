@@ -1,0 +1,238 @@
+//! A node for a test: a directory for its files, a switch in a network namespace of its own, an API.
+
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use netferry_agent::{Config, Paths};
+use netferry_apiserver::{ApiServer, Settings};
+use netferry_core::overlay::zone::Datapath;
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine; a test that waits this long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Fails the test instead of hanging it.
+pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+/// Looks until something is found. Asks a database, so it cannot be told.
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    in_time(what, async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+/// A command that runs until the test lets go of it, dies or is killed.
+struct Leashed {
+    shell: Child,
+    leash: Option<ChildStdin>,
+}
+
+impl Leashed {
+    fn start(script: &str, arguments: &[&str]) -> Leashed {
+        let mut shell = Command::new("unshare")
+            .args(["--net", "sh", "-c", script, "sh"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unshare starts");
+        Leashed { leash: shell.stdin.take(), shell }
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        drop(self.leash.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// A node.
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+    _switch: Leashed,
+    pub(crate) client: Client,
+}
+
+impl World {
+    /// A node with a running switch, and an API that knows its networks.
+    pub(crate) async fn start() -> World {
+        let dir = tempfile::Builder::new().prefix("nf").tempdir().expect("a directory");
+        let paths = Paths::below(dir.path());
+        std::fs::create_dir_all(&paths.ovs_run).expect("a directory");
+        let switch = start_switch(&paths.ovs_run);
+        let server = ApiServer::open(Settings::default()).expect("a server in memory");
+        let client = Client::new(server.router(), "default");
+        let world = World { dir, _switch: switch, client };
+        world.make_networks().await;
+        until("the switch", || {
+            world.vsctl(&["get", "open", ".", "datapath_types"]).filter(|types| types.contains("netdev"))
+        })
+        .await;
+        world
+    }
+
+    pub(crate) fn config(&self, node: &str) -> Config {
+        let mut config = Config::new(node.parse().expect("a node's name"));
+        config.paths = self.paths();
+        config.datapath = Some(Datapath::Userspace);
+        config
+    }
+
+    pub(crate) fn paths(&self) -> Paths {
+        Paths::below(self.dir.path())
+    }
+
+    async fn make_networks(&self) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for (_, yaml) in netferry_api::crds() {
+            let definition = serde_saphyr::from_str(&yaml).expect("our own YAML");
+            definitions.create(&PostParams::default(), &definition).await.expect("a definition");
+        }
+        let ranges = json!({
+            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "serviceNetwork": ["10.96.0.0/16"],
+        });
+        self.put(
+            "operator.openshift.io/v1",
+            "Network",
+            "networks",
+            json!({
+                "metadata": {"name": "cluster"}, "spec": ranges,
+            }),
+        )
+        .await;
+        self.put(
+            "config.openshift.io/v1",
+            "Network",
+            "networks",
+            json!({
+                "metadata": {"name": "cluster"}, "spec": {},
+            }),
+        )
+        .await;
+        let mut status = ranges;
+        status["clusterNetworkMTU"] = json!(1400);
+        self.patch_status(
+            "config.openshift.io/v1",
+            "Network",
+            "networks",
+            "cluster",
+            json!({"status": status}),
+        )
+        .await;
+    }
+
+    /// Creates an object, or replaces what there is.
+    pub(crate) async fn put(&self, version: &str, kind: &str, plural: &str, mut object: Value) {
+        object["apiVersion"] = json!(version);
+        object["kind"] = json!(kind);
+        let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+        let api = self.api(version, kind, plural, object["metadata"]["namespace"].as_str());
+        let params = kube::api::PatchParams::apply("test").force();
+        api.patch(&name, &params, &kube::api::Patch::Apply(object)).await.expect("an object");
+    }
+
+    pub(crate) async fn patch_status(
+        &self,
+        version: &str,
+        kind: &str,
+        plural: &str,
+        name: &str,
+        patch: Value,
+    ) {
+        let api = self.api(version, kind, plural, None);
+        let params = kube::api::PatchParams::default();
+        api.patch_status(name, &params, &kube::api::Patch::Merge(patch)).await.expect("a status");
+    }
+
+    pub(crate) fn api(
+        &self,
+        version: &str,
+        kind: &str,
+        plural: &str,
+        namespace: Option<&str>,
+    ) -> Api<DynamicObject> {
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// `ovs-vsctl` on the switch's database; nothing if it fails.
+    pub(crate) fn vsctl(&self, arguments: &[&str]) -> Option<String> {
+        run("ovs-vsctl", &self.paths().switch_socket(), &["--no-wait"], arguments)
+    }
+
+    /// `ovn-nbctl`.
+    pub(crate) fn nbctl(&self, arguments: &[&str]) -> Option<String> {
+        run("ovn-nbctl", &self.paths().northbound_socket(), &[], arguments)
+    }
+
+    /// `ovn-sbctl`.
+    pub(crate) fn sbctl(&self, arguments: &[&str]) -> Option<String> {
+        run("ovn-sbctl", &self.paths().southbound_socket(), &[], arguments)
+    }
+
+    /// The process of one of the zone's daemons.
+    pub(crate) fn pid(&self, daemon: &str) -> Option<i32> {
+        let pid = std::fs::read_to_string(self.paths().ovn_run.join(format!("{daemon}.pid"))).ok()?;
+        pid.trim().parse().ok()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The zone's daemons outlive the agent; not the test.
+        for daemon in ["ovn-controller", "ovn-northd", "ovnnb_db", "ovnsb_db"] {
+            if let Some(pid) = self.pid(daemon) {
+                let _ = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid),
+                    nix::sys::signal::Signal::SIGKILL,
+                );
+            }
+        }
+    }
+}
+
+fn run(program: &str, socket: &Path, before: &[&str], arguments: &[&str]) -> Option<String> {
+    let database = format!("--db=unix:{}", socket.display());
+    let done =
+        Command::new(program).args(["--timeout=5", &database]).args(before).args(arguments).output().ok()?;
+    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+fn start_switch(run: &Path) -> Leashed {
+    let script = r#"
+        run=$1; vswitchd=$(command -v ovs-vswitchd || ls /usr/lib/openvswitch-switch/ovs-vswitchd /usr/lib/openvswitch-common/ovs-vswitchd 2>/dev/null | head -1)
+        export OVS_RUNDIR=$run
+        ip link set lo up
+        ovsdb-tool create $run/conf.db /usr/share/openvswitch/vswitch.ovsschema
+        ovsdb-server $run/conf.db --remote=punix:$run/db.sock --unixctl=$run/ovsdb.ctl --no-chdir </dev/null & database=$!
+        until ovs-vsctl --db=unix:$run/db.sock --no-wait init; do :; done
+        ovs-vsctl --db=unix:$run/db.sock --no-wait set open . other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
+        $vswitchd unix:$run/db.sock --pidfile=$run/ovs-vswitchd.pid --no-chdir --log-file=$run/vswitchd.log </dev/null & switch=$!
+        read _; kill -9 $switch $database; wait"#;
+    Leashed::start(script, &[run.to_str().expect("a path")])
+}
