@@ -6,10 +6,16 @@
 //! larger, on every node, and only then each settles on the new one. The decision record on phases tells why that is
 //! safe whatever dies in between.
 
+pub mod boot;
 pub mod check;
+pub mod cni;
 mod envelope;
+pub mod file;
+pub mod plan;
 pub mod record;
 mod size;
+pub mod status;
+pub mod steps;
 
 pub use envelope::Envelope;
 pub use size::{Mtu, OutOfRange};

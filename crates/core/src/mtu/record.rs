@@ -6,7 +6,7 @@ use super::{Envelope, Mtu};
 ///
 /// It is written whole, in one object, and only by whoever read its newest version: two operators cannot both move
 /// it. Nodes follow what is rendered from it ([`Record::rendering`]) and nothing else.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Record {
     /// Counts renderings. A node never goes back to an older one, so an order that was written late, by an operator
     /// that slept while another took over, cannot undo what the cluster has agreed on since.
@@ -47,6 +47,9 @@ pub struct Change {
     pub host: Ends,
     /// How far it is.
     pub stage: Stage,
+    /// Whether it is itself the way back from another. Trouble on the way forward may turn a change around; trouble on
+    /// the way back must not, or it would go back and forth for ever.
+    pub back: bool,
 }
 
 /// How far a change is.
@@ -121,13 +124,13 @@ impl Record {
     pub fn rendering(&self) -> Rendering {
         let (network, host) = match self.change {
             None => (Envelope::settled(self.mtu), HostRendering::Own),
-            Some(Change { network, host, stage: Stage::Spreading { .. } }) => {
+            Some(Change { network, host, stage: Stage::Spreading { .. }, .. }) => {
                 (network.span(), HostRendering::Towards { run: host.span(), target: host.to })
             }
-            Some(Change { network, host, stage: Stage::Settling }) => {
+            Some(Change { network, host, stage: Stage::Settling, .. }) => {
                 (Envelope::settled(network.to), HostRendering::At(host.to))
             }
-            Some(Change { network, host, stage: Stage::Returning }) => (
+            Some(Change { network, host, stage: Stage::Returning, .. }) => (
                 Envelope::settled(network.from),
                 HostRendering::Towards { run: Envelope::settled(host.from), target: host.from },
             ),
@@ -137,7 +140,7 @@ impl Record {
 
     /// The same record with another change, a new epoch if nodes are told something else by it.
     pub fn with(&self, change: Option<Change>) -> Record {
-        let next = Record { change, ..self.clone() };
+        let next = Record { change, ..*self };
         let same = next.rendering() == self.rendering();
         Record { epoch: self.epoch + u64::from(!same), ..next }
     }
@@ -148,10 +151,10 @@ impl Record {
     pub fn anchor(&self) -> (Mtu, Option<Mtu>) {
         match self.change {
             None => (self.mtu, None),
-            Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning }) => {
+            Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning, .. }) => {
                 (network.from, Some(host.from))
             }
-            Some(Change { network, host, stage: Stage::Settling }) => (network.to, Some(host.to)),
+            Some(Change { network, host, stage: Stage::Settling, .. }) => (network.to, Some(host.to)),
         }
     }
 }

@@ -72,9 +72,10 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
             Err(Refusal::WithoutMigration { field, asked, applied: published })
         }
         (None, _) => Ok(Wanted { change: None, may_end: true }),
-        (Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning }), Some(asked))
-            if !agrees(asked) =>
-        {
+        (
+            Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning, .. }),
+            Some(asked),
+        ) if !agrees(asked) => {
             let (from, to, host_from) = (network.from, network.to, host.from);
             Err(Refusal::Removed { field, asked, from, to, host_from })
         }
@@ -155,7 +156,7 @@ fn start(
         return Err(Refusal::HostElsewhere { from: host_from, to: host_to, nodes: elsewhere });
     }
     let (network, host) = (Ends { from, to }, Ends { from: host_from, to: host_to });
-    Ok(Change { network, host, stage: Stage::Spreading { finish: false } })
+    Ok(Change { network, host, stage: Stage::Spreading { finish: false }, back: false })
 }
 
 /// The size all hosts share; of a cluster without nodes, the one they will be taken to.
@@ -176,7 +177,7 @@ fn common(hosts: &Hosts, host_to: Mtu) -> Result<Mtu, Refusal> {
 
 /// What a change asked while `running` is under way makes of it.
 fn meanwhile(running: Change, from: Mtu, to: Mtu, host_to: Mtu) -> Result<Change, Refusal> {
-    let Change { network, host, stage } = running;
+    let Change { network, host, stage, .. } = running;
     let back = to == network.from && host_to == host.from;
     let anew = Stage::Spreading { finish: false };
     match stage {
@@ -187,10 +188,10 @@ fn meanwhile(running: Change, from: Mtu, to: Mtu, host_to: Mtu) -> Result<Change
         // Every node holds the old end, so any other end may be aimed at from there.
         Stage::Spreading { .. } | Stage::Returning if from == network.from => {
             let (network, host) = (Ends { to, ..network }, Ends { to: host_to, ..host });
-            Ok(Change { network, host, stage: anew })
+            Ok(Change { network, host, stage: anew, ..running })
         }
         Stage::Settling if back && from == network.to => {
-            Ok(Change { network: network.swapped(), host: host.swapped(), stage: anew })
+            Ok(Change { network: network.swapped(), host: host.swapped(), stage: anew, back: !running.back })
         }
         Stage::Spreading { .. } | Stage::Returning | Stage::Settling => {
             Err(Refusal::ChangeRunning { from: network.from, to: network.to, host_from: host.from })

@@ -22,10 +22,9 @@ fn phase_one() -> Record {
 
 fn phase_two() -> Record {
     let record = after(&phase_one(), &edited(8900));
-    let Some(Change { network, host, stage: Stage::Spreading { finish: true } }) = record.change else {
-        panic!("{record:?}")
-    };
-    record.with(Some(Change { network, host, stage: Stage::Settling }))
+    let held = record.change.unwrap();
+    assert_eq!(held.stage, Stage::Spreading { finish: true });
+    record.with(Some(Change { stage: Stage::Settling, ..held }))
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn hosts(sizes: &[(&str, u32)]) -> Hosts {
 }
 
 fn spreading(record: &Record) -> (u32, u32, u32, u32) {
-    let Some(Change { network, host, stage: Stage::Spreading { finish: false } }) = record.change else {
+    let Some(Change { network, host, stage: Stage::Spreading { finish: false }, .. }) = record.change else {
         panic!("not in phase one: {record:?}")
     };
     (network.from.bytes(), network.to.bytes(), host.from.bytes(), host.to.bytes())

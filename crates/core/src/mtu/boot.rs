@@ -1,0 +1,327 @@
+//! What a node does at boot, before anything on it talks to anybody.
+//!
+//! What a node runs is fixed here and written down under `/run` ([`Booted`]): an agent that restarts uses that, never
+//! a newer object, so that nothing runs ahead of its reboot.
+
+use super::file::HostFile;
+use super::record::{Record, Rendering};
+use super::{Envelope, Mtu};
+
+/// The hosts' size before the change, kept durably for as long as the change lasts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Saved {
+    /// What the uplink ran at.
+    pub original: Mtu,
+    /// What the host's own configuration said, if it said anything.
+    pub configured: Option<Mtu>,
+}
+
+/// What is found at boot.
+#[derive(Clone, Copy, Debug)]
+pub struct BootFacts<'a> {
+    /// [`super::file::PATH`].
+    pub file: Option<&'a HostFile>,
+    /// What was kept, if anything.
+    pub saved: Option<Saved>,
+    /// What the uplink came up with.
+    pub uplink: Mtu,
+    /// What the host's own configuration says of the uplink, if it says anything.
+    pub configured: Option<Mtu>,
+}
+
+/// One thing to do at boot. They are done in order, and a later one only after an earlier one is durable.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BootStep {
+    /// Keep the size before the change. First: once the host's configuration says something else, nobody knows it.
+    Save(Saved),
+    /// Let the host's own configuration say this of the uplink; nothing, remove what we wrote.
+    Persist(Option<Mtu>),
+    /// Run the uplink so, by [`super::steps::steps`].
+    Run(Envelope),
+    /// Write what is running under `/run`.
+    Record(Booted),
+    /// Forget the size before the change.
+    Forget,
+}
+
+/// What a node has been running since it booted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Booted {
+    /// Which rendering it is.
+    pub epoch: u64,
+    /// What pods run at; nothing on a node that was never told, which then asks once ([`admit`]).
+    pub network: Option<Envelope>,
+    /// What the uplink runs at.
+    pub host: Envelope,
+    /// What the host's own configuration brings the uplink up with.
+    pub own: Mtu,
+    /// What the uplink ran at before the change; without one, what it runs at.
+    pub original: Mtu,
+}
+
+/// Decides what to do at boot.
+///
+/// # Guarantees
+///
+/// As long as the file stays the same, every boot runs the same sizes, however many there are and wherever the last
+/// one was cut off; that is what the kept size is for.
+pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
+    let untold = HostFile::default();
+    let file = facts.file.unwrap_or(&untold);
+    let saved = facts.saved.unwrap_or(Saved { original: facts.uplink, configured: facts.configured });
+    let changing = file.target.is_some() || file.mtu.is_some() || file.routable.is_some();
+    let mut steps = Vec::new();
+    if changing && facts.saved.is_none() {
+        steps.push(BootStep::Save(saved));
+    }
+    let mut own = facts.configured.unwrap_or(saved.original);
+    if let Some(target) = file.target {
+        let back = target == saved.original && saved.configured.is_none();
+        let wanted = if back { None } else { Some(target) };
+        if facts.configured != wanted {
+            steps.push(BootStep::Persist(wanted));
+        }
+        own = target;
+    }
+    let host = file.host(saved.original).unwrap_or(Envelope::settled(facts.uplink));
+    // Also where nothing differs: a run of this that was cut off may have left pins behind.
+    steps.push(BootStep::Run(host));
+    steps.push(BootStep::Record(Booted {
+        epoch: file.epoch,
+        network: file.network,
+        host,
+        own,
+        original: saved.original,
+    }));
+    if !changing && facts.saved.is_some() {
+        steps.push(BootStep::Forget);
+    }
+    steps
+}
+
+/// Whether a node that runs `booted` must restart to run by `file`.
+///
+/// A file that tells it nothing new but the epoch needs none: the node takes over the epoch and goes on.
+pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
+    let network = file.network.is_some() && file.network != booted.network;
+    let host = match file.host(booted.original) {
+        Some(run) => run != booted.host,
+        None => booted.host.pin().is_some(),
+    };
+    network || host || file.target.is_some_and(|target| target != booted.own)
+}
+
+/// Whether a node's agent may serve pods.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Admit {
+    /// Serve pods at this.
+    Serve(Envelope),
+    /// Serve none yet, and say why.
+    Wait(NotYet),
+}
+
+/// Why a node's agent may not serve pods.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
+pub enum NotYet {
+    /// It runs sizes that the rest of the cluster has left behind: it was away while the cluster moved on.
+    #[error(
+        "pods here run at {runs}, which does not go with the cluster's {anchor}; the node must take its new configuration first"
+    )]
+    LeftBehind {
+        /// What it runs.
+        runs: Envelope,
+        /// What every node of the cluster holds.
+        anchor: Mtu,
+    },
+    /// The host is too small for the pods' packets with their headers.
+    #[error("the host's uplink has MTU {host}; pods at {network} need at least {needs}")]
+    HostTooSmall {
+        /// What the host has.
+        host: Mtu,
+        /// What pods would run at.
+        network: Envelope,
+        /// What they need.
+        needs: u32,
+    },
+}
+
+/// Decides whether the agent of a node serves pods, and at which sizes.
+///
+/// `record` must have been read after the node's own object existed in the API: whoever counts the nodes before moving
+/// the cluster on then either counted this one, or it reads what the cluster is at now. `headers` is what wrapping
+/// adds.
+pub fn admit(booted: &Booted, record: &Record, headers: u32) -> Admit {
+    let Rendering { network: told, .. } = record.rendering();
+    let (anchor, _) = record.anchor();
+    let network = booted.network.unwrap_or(told);
+    if !network.holds(anchor) {
+        return Admit::Wait(NotYet::LeftBehind { runs: network, anchor });
+    }
+    let needs = network.carries().bytes() + headers;
+    if booted.host.carries().bytes() < needs {
+        return Admit::Wait(NotYet::HostTooSmall { host: booted.host.carries(), network, needs });
+    }
+    Admit::Serve(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Change, Ends, Stage};
+    use super::*;
+
+    fn mtu(bytes: u32) -> Mtu {
+        Mtu::new(bytes).unwrap()
+    }
+
+    fn record(epoch: u64, stage: Stage, network: (u32, u32), host: (u32, u32)) -> Record {
+        let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };
+        let change = Change { network: ends(network), host: ends(host), stage, back: false };
+        Record { epoch, mtu: mtu(network.0), change: Some(change) }
+    }
+
+    const UP: ((u32, u32), (u32, u32)) = ((1400, 8900), (1500, 9000));
+    const DOWN: ((u32, u32), (u32, u32)) = ((8900, 1400), (9000, 1500));
+
+    /// A host's disk: what its own configuration says, and what is kept.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Host {
+        default: Mtu,
+        configured: Option<Mtu>,
+        saved: Option<Saved>,
+    }
+
+    impl Host {
+        /// Boots, doing only the first `upto` steps, and says what ran if it got so far.
+        fn boot(&mut self, file: Option<&HostFile>, upto: usize) -> Option<Booted> {
+            let uplink = self.configured.unwrap_or(self.default);
+            let facts = BootFacts { file, saved: self.saved, uplink, configured: self.configured };
+            let mut booted = None;
+            for step in boot(&facts).into_iter().take(upto) {
+                match step {
+                    BootStep::Save(saved) => self.saved = Some(saved),
+                    BootStep::Persist(mtu) => self.configured = mtu,
+                    BootStep::Run(_) => {}
+                    BootStep::Record(record) => booted = Some(record),
+                    BootStep::Forget => self.saved = None,
+                }
+            }
+            booted
+        }
+    }
+
+    #[test]
+    fn any_number_of_boots_cut_off_anywhere_run_the_same_sizes_in_a_stage() {
+        for (network, host) in [UP, DOWN] {
+            for explicit in [true, false] {
+                for configured in [None, Some(mtu(host.0))] {
+                    let record = record(1, Stage::Spreading { finish: false }, network, host);
+                    let mut file = HostFile::of(&record.rendering());
+                    if !explicit {
+                        (file.mtu, file.routable) = (None, None);
+                    }
+                    for cuts in 0..5_usize.pow(3) {
+                        let mut disk = Host { default: mtu(host.0), configured, saved: None };
+                        for cut in [cuts % 5, cuts / 5 % 5, cuts / 25] {
+                            disk.boot(Some(&file), cut);
+                        }
+                        let booted = disk.boot(Some(&file), 9).unwrap();
+                        assert_eq!(booted.host, Ends { from: mtu(host.0), to: mtu(host.1) }.span());
+                        assert_eq!(disk.configured, Some(mtu(host.1)), "the target outlives the change");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_ended_leaves_the_target_and_forgets_the_original() {
+        for (network, host) in [UP, DOWN] {
+            let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
+            for stage in [Stage::Spreading { finish: true }, Stage::Settling] {
+                disk.boot(Some(&HostFile::of(&record(1, stage, network, host).rendering())), 9);
+                assert!(disk.saved.is_some(), "kept until the change has ended everywhere");
+            }
+            let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
+            let booted = disk.boot(Some(&ended), 9).unwrap();
+            assert_eq!(booted.host, Envelope::settled(mtu(host.1)));
+            assert_eq!(disk, Host { default: mtu(host.0), configured: Some(mtu(host.1)), saved: None });
+        }
+    }
+
+    #[test]
+    fn a_cancelled_change_leaves_the_host_as_it_was_found() {
+        for configured in [None, Some(mtu(1500))] {
+            let before = Host { default: mtu(1500), configured, saved: None };
+            let mut disk = before;
+            let (network, host) = UP;
+            for stage in [Stage::Spreading { finish: false }, Stage::Returning] {
+                disk.boot(Some(&HostFile::of(&record(1, stage, network, host).rendering())), 9);
+            }
+            disk.boot(Some(&HostFile::of(&Record::settled(mtu(1400)).rendering())), 9);
+            assert_eq!(disk, before);
+        }
+    }
+
+    #[test]
+    fn a_node_restarts_for_new_sizes_and_not_for_a_new_epoch() {
+        let (network, host) = UP;
+        let file = |epoch, stage| HostFile::of(&record(epoch, stage, network, host).rendering());
+        let spreading = Stage::Spreading { finish: false };
+        let mut disk = Host { default: mtu(1500), configured: None, saved: None };
+        let untouched = disk.boot(Some(&HostFile::of(&Record::settled(mtu(1400)).rendering())), 9).unwrap();
+        let spanning = disk.boot(Some(&file(1, spreading)), 9).unwrap();
+        for (booted, file, restart) in [
+            (untouched, file(1, spreading), true),
+            (spanning, file(1, spreading), false),
+            (spanning, file(5, spreading), false),
+            (spanning, file(2, Stage::Settling), true),
+            (spanning, file(2, Stage::Returning), true),
+            // Cancelled before this node had moved: nothing to undo.
+            (untouched, file(2, Stage::Returning), false),
+            (untouched, HostFile { epoch: 9, network: untouched.network, ..HostFile::default() }, false),
+        ] {
+            assert_eq!(needs_restart(&booted, &file), restart, "{booted:?} {file:?}");
+        }
+        // Nor for a file a person wrote, once it was booted by.
+        let by_hand = HostFile { target: Some(mtu(9000)), ..HostFile::default() };
+        assert!(needs_restart(&untouched, &by_hand));
+        let mut other = Host { default: mtu(1500), configured: None, saved: None };
+        assert!(!needs_restart(&other.boot(Some(&by_hand), 9).unwrap(), &by_hand));
+        // The pods' size alone is a reason.
+        let other = HostFile { network: Some(Envelope::settled(mtu(1300))), ..HostFile::default() };
+        assert!(needs_restart(&untouched, &other));
+        // The end of a change is none.
+        let settled = disk.boot(Some(&file(2, Stage::Settling)), 9).unwrap();
+        let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(8900)) }.rendering());
+        assert!(!needs_restart(&settled, &ended));
+    }
+
+    #[test]
+    fn a_node_that_joins_serves_only_at_sizes_that_go_with_the_cluster() {
+        let (network, host) = UP;
+        let fresh = |host| Booted {
+            epoch: 0,
+            network: None,
+            host: Envelope::settled(mtu(host)),
+            own: mtu(host),
+            original: mtu(host),
+        };
+        let spreading = record(1, Stage::Spreading { finish: false }, network, host);
+        let settling = record(2, Stage::Settling, network, host);
+        assert_eq!(
+            admit(&fresh(1500), &Record::settled(mtu(1400)), 58),
+            Admit::Serve(Envelope::settled(mtu(1400)))
+        );
+        assert!(matches!(
+            admit(&fresh(1500), &spreading, 58),
+            Admit::Wait(NotYet::HostTooSmall { needs: 8958, .. })
+        ));
+        assert_eq!(admit(&fresh(9000), &spreading, 58), Admit::Serve(spreading.rendering().network));
+        let old = Booted { network: Some(Envelope::settled(mtu(1400))), ..fresh(1500) };
+        assert_eq!(admit(&old, &spreading, 58), Admit::Serve(Envelope::settled(mtu(1400))));
+        assert_eq!(
+            admit(&old, &settling, 58),
+            Admit::Wait(NotYet::LeftBehind { runs: Envelope::settled(mtu(1400)), anchor: mtu(8900) })
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! Where a change goes next.
+
+use std::collections::BTreeMap;
+
+use super::check::{self, Asked, Cluster, Hosts, Refusal, Wanted};
+use super::record::{Change, HostRendering, Record, Rendering, Stage};
+use super::status::{Condition, Event, Phase};
+use super::{Envelope, Mtu};
+use crate::name::NodeName;
+
+/// What is known of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeFacts {
+    /// The epoch of the configuration the node says it is done with; nothing while it is on its way to another, or
+    /// when the one it was last told is not the one its pool is told now.
+    ///
+    /// What a node runs is not enough to know: its disk may already hold what it will boot into next.
+    pub done: Option<u64>,
+    /// What it reports to run.
+    pub observed: Option<Observed>,
+}
+
+/// What a node reports to run, read from its kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Observed {
+    /// The rendering it runs by.
+    pub epoch: u64,
+    /// Of pods; nothing on a node that serves none yet.
+    pub network: Option<Envelope>,
+    /// Of the uplink: what it carries, and the most that any of its routes lets out.
+    pub host: Envelope,
+}
+
+/// What probes between nodes say.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Probes {
+    /// Nodes that must still be tried at the new size before phase two.
+    pub untried: Vec<NodeName>,
+    /// Pairs that the new size did not get through between.
+    pub failed: Vec<Pair>,
+    /// Pairs between which more was lost than is allowed.
+    pub losing: Vec<Pair>,
+}
+
+/// One direction between two nodes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pair {
+    /// From.
+    pub from: NodeName,
+    /// To.
+    pub to: NodeName,
+}
+
+/// What to do when probes say that something is lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum OnLoss {
+    /// Stop taking further nodes and say so.
+    #[default]
+    Pause,
+    /// Turn around.
+    Reverse,
+}
+
+/// How far a change goes by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Mode {
+    /// The second edit, too, is made without asking.
+    pub unattended: bool,
+    /// See [`OnLoss`].
+    pub on_loss: OnLoss,
+    /// No further node is taken and no phase begun until this is taken back.
+    pub paused: bool,
+}
+
+/// Everything a decision is made from, beside the record.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The plugin and the families.
+    pub cluster: Cluster,
+    /// What the operator's `Network` says now.
+    pub asked: Asked,
+    /// See [`Mode`].
+    pub mode: Mode,
+    /// Every node of the cluster, also those that are away. Read after the record.
+    pub nodes: &'a BTreeMap<NodeName, NodeFacts>,
+    /// See [`Probes`].
+    pub probes: &'a Probes,
+}
+
+/// An edit of the operator's `Network` that is made for the administrator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SpecEdit {
+    /// `mtu` becomes this and `migration.mtu` goes: the second step.
+    Finish(Mtu),
+    /// `migration.mtu` becomes this.
+    Migrate {
+        /// `network.from`
+        from: Mtu,
+        /// `network.to`
+        to: Mtu,
+        /// `machine.to`
+        machine_to: Mtu,
+    },
+}
+
+/// Whether further nodes may be taken.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rollout {
+    /// They may.
+    Go,
+    /// Somebody said no.
+    Paused,
+    /// Probes say that something is lost.
+    Losing(Vec<Pair>),
+}
+
+/// What is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// What to store, if it differs, on the condition that nobody stored something else meanwhile. Everything else
+    /// is done only after that succeeded.
+    pub record: Record,
+    /// What to edit.
+    pub edit: Option<SpecEdit>,
+    /// Whether further nodes may be taken.
+    pub rollout: Rollout,
+    /// Why what is asked is not done; what was under way goes on.
+    pub refusals: Vec<Refusal>,
+    /// Nodes that are not where they are told to be, and why.
+    pub missing: Vec<Missing>,
+    /// In one word.
+    pub phase: Phase,
+    /// For people.
+    pub conditions: Vec<Condition>,
+    /// What is worth telling once.
+    pub events: Vec<Event>,
+}
+
+/// A node that is not where it is told to be.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
+#[error("{node} ({why})")]
+pub struct Missing {
+    /// Which.
+    pub node: NodeName,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a node is not where it is told to be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
+pub enum Why {
+    /// It has not said what it runs.
+    #[error("has not reported what it runs")]
+    Silent,
+    /// It is on its way, or has not begun.
+    #[error("has not taken its configuration")]
+    NotDone,
+    /// It says it is done, but what it reports is older.
+    #[error("reports an older configuration")]
+    Behind,
+    /// It serves no pods yet.
+    #[error("serves no pods yet")]
+    NoPods,
+    /// Its pods run at something else.
+    #[error("runs pods at {0}")]
+    Pods(Envelope),
+    /// Its uplink runs at something else.
+    #[error("runs its uplink at {0}")]
+    Host(Envelope),
+}
+
+/// Decides where a change goes next: from what is asked, what is applied and what nodes report.
+///
+/// The heart of it is one size that every node holds: the old one until every node is known to hold both, the new one
+/// from then on. A node is known to hold what it was told when it is done with that very rendering, by its disk and by
+/// its own report; a node that is away, silent or on its way is waited for.
+///
+/// # Guarantees
+///
+/// Whatever edits come in whatever order, and whatever nodes do: if all nodes hold the record's anchor
+/// ([`Record::anchor`]) before a decision, nothing that is rendered after it takes a node off it. A refused edit
+/// changes nothing. A record that differs is always one step from the last.
+///
+/// Pure: the same facts give the same decision, so a restarted operator picks up where the last one died.
+pub fn decide(record: &Record, facts: &Facts) -> Decision {
+    let hosts: Hosts = facts
+        .nodes
+        .iter()
+        .map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())))
+        .collect();
+    let (wanted, refusals) = match check::read(&facts.cluster, record, &hosts, &facts.asked) {
+        Ok(wanted) => (wanted, Vec::new()),
+        Err(refusals) => (Wanted { change: record.change, may_end: false }, refusals),
+    };
+    let rendering = record.rendering();
+    let missing = missing(&rendering, facts.nodes);
+    // An API that answers with no nodes is not a cluster in which every node arrived.
+    let arrived = missing.is_empty() && !facts.nodes.is_empty();
+    let edited = record.with(wanted.change);
+    let (next, edit) = if edited != *record || facts.mode.paused {
+        (edited, None)
+    } else {
+        advance(record, facts, arrived, wanted.may_end)
+    };
+    let rollout = rollout(record, facts);
+    let phase = Phase::of(&next, arrived && next == *record);
+    let conditions = super::status::conditions(&next, phase, &rollout, &refusals, &missing, facts);
+    let events = super::status::events(record, &next);
+    Decision { record: next, edit, rollout, refusals, missing, phase, conditions, events }
+}
+
+fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Record, Option<SpecEdit>) {
+    let stay = (*record, None);
+    let Some(change) = record.change else { return stay };
+    let Change { network, host, stage, back } = change;
+    let unattended = facts.mode.unattended;
+    // On the way back there is nothing better to do than to arrive.
+    let lossless = facts.probes.failed.is_empty() && facts.probes.losing.is_empty();
+    let trouble = !back && !lossless;
+    if trouble && facts.mode.on_loss == OnLoss::Reverse {
+        let (from, to, machine_to) = match stage {
+            Stage::Spreading { .. } => (network.from, network.from, host.from),
+            Stage::Settling => (network.to, network.from, host.from),
+            Stage::Returning => return finished(record, network.from, facts, arrived, may_end),
+        };
+        return (*record, Some(SpecEdit::Migrate { from, to, machine_to }));
+    }
+    match stage {
+        Stage::Spreading { .. } if !arrived || trouble || !facts.probes.untried.is_empty() => stay,
+        Stage::Spreading { finish: true } => {
+            (record.with(Some(Change { stage: Stage::Settling, ..change })), None)
+        }
+        Stage::Spreading { finish: false } => (*record, unattended.then_some(SpecEdit::Finish(network.to))),
+        Stage::Settling => finished(record, network.to, facts, arrived, may_end),
+        Stage::Returning => finished(record, network.from, facts, arrived, may_end),
+    }
+}
+
+fn finished(
+    record: &Record,
+    at: Mtu,
+    facts: &Facts,
+    arrived: bool,
+    may_end: bool,
+) -> (Record, Option<SpecEdit>) {
+    match (arrived, may_end) {
+        // One more epoch: hosts are no longer told anything, which restarts nobody.
+        (true, true) => (Record { epoch: record.epoch + 1, mtu: at, change: None }, None),
+        (true, false) if facts.mode.unattended => (*record, Some(SpecEdit::Finish(at))),
+        (true | false, _) => (*record, None),
+    }
+}
+
+fn rollout(record: &Record, facts: &Facts) -> Rollout {
+    let back = match record.change {
+        None => true,
+        Some(Change { stage: Stage::Returning, .. }) => true,
+        Some(Change { stage: Stage::Spreading { .. } | Stage::Settling, back, .. }) => back,
+    };
+    let mut lost: Vec<Pair> = facts.probes.losing.iter().chain(&facts.probes.failed).cloned().collect();
+    lost.sort();
+    lost.dedup();
+    if facts.mode.paused {
+        Rollout::Paused
+    } else if !back && !lost.is_empty() {
+        Rollout::Losing(lost)
+    } else {
+        Rollout::Go
+    }
+}
+
+/// The nodes that are not where they are told to be.
+pub fn missing(told: &Rendering, nodes: &BTreeMap<NodeName, NodeFacts>) -> Vec<Missing> {
+    let why = |node: &NodeFacts| {
+        let Some(observed) = node.observed else { return Some(Why::Silent) };
+        if node.done != Some(told.epoch) {
+            return Some(Why::NotDone);
+        }
+        if observed.epoch != told.epoch {
+            return Some(Why::Behind);
+        }
+        match observed.network {
+            None => return Some(Why::NoPods),
+            Some(runs) if runs != told.network => return Some(Why::Pods(runs)),
+            Some(_) => {}
+        }
+        // A route of somebody's own may let out less than we ask; never may one let out more.
+        let runs = |wanted: Envelope| {
+            observed.host.carries() == wanted.carries() && observed.host.sends() <= wanted.sends()
+        };
+        let fits = match told.host {
+            HostRendering::Own => true,
+            HostRendering::Towards { run, .. } => runs(run),
+            HostRendering::At(mtu) => runs(Envelope::settled(mtu)),
+        };
+        (!fits).then_some(Why::Host(observed.host))
+    };
+    let found = nodes.iter().filter_map(|(name, node)| Some(Missing { node: name.clone(), why: why(node)? }));
+    found.collect()
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

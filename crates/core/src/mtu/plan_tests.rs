@@ -1,0 +1,419 @@
+use super::super::check::{AskedChange, AskedEnds, Plugin, Transport};
+use super::super::status::ConditionKind;
+use super::*;
+
+fn mtu(bytes: u32) -> Mtu {
+    Mtu::new(bytes).unwrap()
+}
+
+fn name(node: &str) -> NodeName {
+    NodeName::new(node).unwrap()
+}
+
+fn change(from: u32, to: u32, machine: u32) -> Asked {
+    let network = Some(AskedEnds { from: Some(from), to: Some(to) });
+    let machine = Some(AskedEnds { from: None, to: Some(machine) });
+    Asked { mtu: Some(from), migration: Some(AskedChange { network, machine }) }
+}
+
+fn finish(mtu: u32) -> Asked {
+    Asked { mtu: Some(mtu), migration: None }
+}
+
+/// A cluster whose nodes do what they are told, when the test says so.
+struct World {
+    record: Record,
+    asked: Asked,
+    mode: Mode,
+    nodes: BTreeMap<NodeName, NodeFacts>,
+    probes: Probes,
+}
+
+impl World {
+    fn new(network: u32, host: u32) -> World {
+        let mut world = World {
+            record: Record::settled(mtu(network)),
+            asked: finish(network),
+            mode: Mode::default(),
+            nodes: BTreeMap::new(),
+            probes: Probes::default(),
+        };
+        for node in ["a", "b", "c"] {
+            world.join(node, host);
+        }
+        world
+    }
+
+    fn join(&mut self, node: &str, host: u32) {
+        let Rendering { epoch, network, .. } = self.record.rendering();
+        let observed = Observed { epoch, network: Some(network), host: Envelope::settled(mtu(host)) };
+        self.nodes.insert(name(node), NodeFacts { done: Some(epoch), observed: Some(observed) });
+    }
+
+    fn decide(&self) -> Decision {
+        let World { record, asked, mode, nodes, probes } = self;
+        let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
+        decide(record, &Facts { cluster, asked: *asked, mode: *mode, nodes, probes })
+    }
+
+    /// Decides and does it, until there is nothing to do but wait for nodes.
+    fn settle(&mut self) -> Decision {
+        for _ in 0..20 {
+            let decision = self.decide();
+            match decision.edit {
+                Some(SpecEdit::Finish(mtu)) => self.asked = finish(mtu.bytes()),
+                Some(SpecEdit::Migrate { from, to, machine_to }) => {
+                    self.asked = change(from.bytes(), to.bytes(), machine_to.bytes());
+                }
+                None if decision.record == self.record => return decision,
+                None => {}
+            }
+            self.record = decision.record;
+        }
+        panic!("never comes to rest: {:?}", self.record)
+    }
+
+    fn ask(&mut self, asked: Asked) -> Decision {
+        self.asked = asked;
+        self.settle()
+    }
+
+    fn reboot(&mut self, node: &str) -> Decision {
+        let Rendering { epoch, network, host } = self.record.rendering();
+        let facts = self.nodes.get_mut(&name(node)).unwrap();
+        let before = facts.observed.unwrap().host;
+        let host = match host {
+            HostRendering::Own => before,
+            HostRendering::Towards { run, .. } => run,
+            HostRendering::At(mtu) => Envelope::settled(mtu),
+        };
+        let observed = Observed { epoch, network: Some(network), host };
+        *facts = NodeFacts { done: Some(epoch), observed: Some(observed) };
+        self.settle()
+    }
+
+    fn reboot_all(&mut self) -> Decision {
+        let nodes: Vec<NodeName> = self.nodes.keys().cloned().collect();
+        for node in nodes {
+            self.reboot(node.as_str());
+        }
+        self.settle()
+    }
+
+    fn runs(&self) -> Vec<String> {
+        self.nodes.values().map(|n| n.observed.unwrap().network.unwrap().to_string()).collect()
+    }
+}
+
+fn message(decision: &Decision, kind: ConditionKind) -> (bool, &'static str, &str) {
+    let condition = decision.conditions.iter().find(|c| c.kind == kind).unwrap();
+    (condition.holds, condition.reason, &condition.message)
+}
+
+#[test]
+fn an_attended_change_waits_for_its_second_edit_and_says_so() {
+    let mut world = World::new(1400, 1500);
+    let decision = world.ask(change(1400, 8900, 9000));
+    assert_eq!(decision.phase, Phase::One);
+    assert_eq!(
+        message(&decision, ConditionKind::InProgress),
+        (
+            true,
+            "PhaseOne",
+            "phase one of 1400 to 8900: 0 of 3 nodes run pods at 8900 (routes 1400); waiting for a (has not \
+             taken its configuration), b (has not taken its configuration), c (has not taken its configuration)"
+        )
+    );
+    let decision = world.reboot_all();
+    assert_eq!(decision.phase, Phase::AwaitingFinish);
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (
+            true,
+            "AwaitingFinish",
+            "every node is ready for phase two; remove spec.migration and set mtu to 8900, or turn back with \
+             network.to equal to network.from"
+        )
+    );
+    let decision = world.ask(finish(8900));
+    assert_eq!(decision.phase, Phase::Two);
+    world.reboot_all();
+    assert_eq!(world.record, Record { epoch: 3, mtu: mtu(8900), change: None });
+    assert_eq!(world.runs(), ["8900", "8900", "8900"]);
+}
+
+#[test]
+fn an_unattended_change_goes_to_its_end_alone_up_and_down() {
+    for (from, to, host, machine) in [(1400, 8900, 1500, 9000), (8900, 1400, 9000, 1500)] {
+        let mut world = World::new(from, host);
+        world.mode.unattended = true;
+        world.ask(change(from, to, machine));
+        world.reboot_all();
+        assert_eq!(world.asked, finish(to), "the second edit was made");
+        world.reboot_all();
+        assert_eq!((world.record.mtu, world.record.change), (mtu(to), None));
+        assert!(world.nodes.values().all(|n| n.observed.unwrap().host == Envelope::settled(mtu(machine))));
+    }
+}
+
+#[test]
+fn a_second_edit_too_early_is_held_and_names_the_nodes() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    world.nodes.get_mut(&name("b")).unwrap().observed = None;
+    let before = world.record;
+    let decision = world.ask(finish(8900));
+    assert_eq!(decision.phase, Phase::Held);
+    assert_eq!(decision.refusals, []);
+    assert_eq!(world.record.rendering(), before.rendering(), "nothing else is rendered");
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (
+            true,
+            "NodesMissing",
+            "phase two was asked for before every node was seen in phase one; waiting for b (has not reported \
+             what it runs), c (has not taken its configuration)"
+        )
+    );
+    world.nodes.get_mut(&name("b")).unwrap().observed = world.nodes[&name("a")].observed;
+    world.reboot("b");
+    let decision = world.reboot("c");
+    assert_eq!(decision.phase, Phase::Two);
+}
+
+#[test]
+fn a_node_whose_disk_holds_something_else_is_not_in_phase_one_whatever_it_runs() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.nodes.get_mut(&name("b")).unwrap().done = None;
+    assert_eq!(world.ask(finish(8900)).phase, Phase::Held);
+}
+
+#[test]
+fn a_node_that_says_done_but_runs_something_else_is_named_with_what_it_runs() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    let told = world.record.epoch;
+    for (observed, said) in [
+        (
+            Observed { epoch: 0, network: None, host: Envelope::settled(mtu(9000)) },
+            "reports an older configuration",
+        ),
+        (Observed { epoch: told, network: None, host: Envelope::settled(mtu(9000)) }, "serves no pods yet"),
+        (
+            Observed {
+                epoch: told,
+                network: Some(Envelope::settled(mtu(1400))),
+                host: Envelope::settled(mtu(9000)),
+            },
+            "runs pods at 1400",
+        ),
+        (
+            Observed {
+                epoch: told,
+                network: Some(world.record.rendering().network),
+                host: Envelope::settled(mtu(9000)),
+            },
+            "runs its uplink at 9000",
+        ),
+    ] {
+        world.nodes.get_mut(&name("b")).unwrap().observed = Some(observed);
+        assert_eq!(
+            world.decide().missing.iter().map(Missing::to_string).collect::<Vec<_>>(),
+            [format!("b ({said})")]
+        );
+    }
+}
+
+#[test]
+fn a_route_of_somebodys_own_that_lets_out_less_stops_nothing() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    let node = world.nodes.get_mut(&name("b")).unwrap();
+    node.observed.as_mut().unwrap().host = Envelope::spanning(mtu(9000), mtu(1300));
+    assert!(world.decide().missing.is_empty());
+}
+
+#[test]
+fn a_node_that_joins_in_phase_one_is_waited_for_and_one_that_leaves_is_not() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    world.reboot("b");
+    world.nodes.remove(&name("c"));
+    world.nodes.insert(name("d"), NodeFacts::default());
+    assert_eq!(world.ask(finish(8900)).phase, Phase::Held);
+    world.nodes.remove(&name("d"));
+    assert_eq!(world.settle().phase, Phase::Two);
+    world.join("e", 9000);
+    assert_eq!(world.settle().phase, Phase::Two, "nor does one that joins later undo it");
+}
+
+#[test]
+fn a_cluster_that_answers_with_no_nodes_is_not_one_in_which_all_arrived() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.nodes.clear();
+    assert_eq!(world.ask(finish(8900)).phase, Phase::Held);
+}
+
+#[test]
+fn a_cancelled_change_ends_where_it_began() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    let decision = world.ask(change(1400, 1400, 1500));
+    assert_eq!(decision.phase, Phase::Returning);
+    let decision = world.reboot_all();
+    assert_eq!(decision.phase, Phase::AwaitingRemoval);
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (true, "AwaitingRemoval", "every node is back at 1400; remove spec.migration")
+    );
+    world.ask(finish(1400));
+    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+    assert!(world.nodes.values().all(|n| n.observed.unwrap().host == Envelope::settled(mtu(1500))));
+}
+
+#[test]
+fn the_reverse_in_phase_two_goes_back_through_phase_one() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.ask(finish(8900));
+    world.reboot("a");
+    let decision = world.ask(change(8900, 1400, 1500));
+    assert_eq!(decision.phase, Phase::One);
+    world.ask(finish(1400));
+    world.reboot("a");
+    assert_eq!(world.runs(), ["8900 (routes 1400)", "8900 (routes 1400)", "8900 (routes 1400)"]);
+    world.reboot_all();
+    world.reboot_all();
+    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+    assert_eq!(world.runs(), ["1400", "1400", "1400"]);
+}
+
+#[test]
+fn a_paused_change_stays_where_it_is_and_can_be_cancelled() {
+    let mut world = World::new(1400, 1500);
+    world.mode = Mode { unattended: true, paused: true, on_loss: OnLoss::Pause };
+    let decision = world.ask(change(1400, 8900, 9000));
+    assert_eq!(decision.rollout, Rollout::Paused);
+    assert_eq!(world.reboot_all().phase, Phase::AwaitingFinish);
+    assert_eq!(world.ask(change(1400, 1400, 1500)).phase, Phase::Returning);
+}
+
+fn pair(from: &str, to: &str) -> Pair {
+    Pair { from: name(from), to: name(to) }
+}
+
+#[test]
+fn a_pair_the_new_size_does_not_get_through_stops_phase_two() {
+    let mut world = World::new(1400, 1500);
+    world.mode.unattended = true;
+    world.probes.untried = vec![name("c")];
+    world.ask(change(1400, 8900, 9000));
+    let decision = world.reboot_all();
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (true, "NotProbed", "the new size was not tried yet on c")
+    );
+    world.probes = Probes { failed: vec![pair("a", "c")], ..Probes::default() };
+    let decision = world.settle();
+    assert_eq!(decision.phase, Phase::AwaitingFinish);
+    assert_eq!(decision.rollout, Rollout::Losing(vec![pair("a", "c")]));
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (true, "PacketsLost", "full-size packets are lost from a to c; no further node is taken")
+    );
+    world.probes = Probes::default();
+    assert_eq!(world.settle().phase, Phase::Two);
+}
+
+#[test]
+fn a_failing_pair_turns_an_unattended_change_around_when_asked_to() {
+    let mut world = World::new(1400, 1500);
+    world.mode = Mode { unattended: true, on_loss: OnLoss::Reverse, paused: false };
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    world.reboot("b");
+    world.probes.failed = vec![pair("a", "b")];
+    assert_eq!(world.settle().phase, Phase::Returning);
+    world.reboot_all();
+    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+}
+
+#[test]
+fn loss_in_phase_two_turns_a_change_around_once_and_not_back_again() {
+    let mut world = World::new(1400, 1500);
+    world.mode = Mode { unattended: true, on_loss: OnLoss::Reverse, paused: false };
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.reboot("a");
+    world.probes.losing = vec![pair("a", "b")];
+    let decision = world.settle();
+    assert_eq!((decision.phase, decision.rollout), (Phase::One, Rollout::Go));
+    world.reboot_all();
+    world.reboot_all();
+    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+}
+
+#[test]
+fn a_refused_edit_changes_nothing_and_what_was_under_way_goes_on() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    let before = world.record;
+    let decision = world.ask(change(1300, 8900, 9000));
+    assert_eq!((decision.record, decision.edit), (before, None));
+    assert_eq!(decision.phase, Phase::One);
+    assert_eq!(
+        message(&decision, ConditionKind::Refused),
+        (
+            true,
+            "FromIsNotApplied",
+            "spec.migration.mtu.network.from is 1300, but the MTU that is applied is 8900"
+        )
+    );
+}
+
+#[test]
+fn every_turn_of_a_change_is_told_once() {
+    let mut world = World::new(1400, 1500);
+    let mut told = Vec::new();
+    let mut ask = |world: &mut World, asked| {
+        world.asked = asked;
+        loop {
+            let decision = world.decide();
+            told.extend(decision.events.iter().map(|event| event.reason()));
+            if decision.record == world.record {
+                break;
+            }
+            world.record = decision.record;
+        }
+    };
+    ask(&mut world, change(1400, 8900, 9000));
+    ask(&mut world, change(1400, 1400, 1500));
+    ask(&mut world, change(1400, 8900, 9000));
+    ask(&mut world, finish(8900));
+    ask(&mut world, change(1400, 8900, 9000));
+    world.reboot_all();
+    ask(&mut world, finish(8900));
+    ask(&mut world, change(8900, 1400, 1500));
+    assert_eq!(
+        told,
+        [
+            "MTUChangeStarted",
+            "MTUChangeCancelled",
+            "MTUChangeStarted",
+            "MTUChangeFinishAsked",
+            "MTUChangeFinishTakenBack",
+            "MTUChangeFinishAsked",
+            "MTUChangePhaseTwo",
+            "MTUChangeReversed",
+        ]
+    );
+}
