@@ -29,9 +29,10 @@ check: ## format, lints, licences and pure tests (no root, nothing installed on 
 	$(CARGO) test --workspace --lib --bins
 
 .PHONY: setup
-setup: # install missing system packages, build the real control plane once
+setup: # install missing system packages, build the real control plane and the CNI client once
 	@scripts/setup
 	@scripts/kube-assets >/dev/null
+	@scripts/cnitool >/dev/null
 
 .PHONY: need-root
 need-root:

@@ -1,9 +1,9 @@
 //! The pod network: who gets which addresses, and what every node's zone must hold.
 //!
 //! Every node is an OVN zone of its own; a transit switch joins the zones. [`allocate`] is the cluster side: node ids,
-//! subnets and the addresses that follow from them. [`pod_addresses`] gives out what is in them, [`zone`] is the node side: from the cluster's objects to the rows
-//! of one zone, and [`host`] to what the host around it must have. [`check`] reads a zone's rows without knowing how
-//! they were made and lists what is wrong with them.
+//! subnets and the addresses that follow from them; [`pod_addresses`] gives out what is in a subnet. [`zone`] is the
+//! node side: from the cluster's objects to the rows of one zone, and [`host`] to what the host around it must have.
+//! [`check`] reads a zone's rows without knowing how they were made and lists what is wrong with them.
 
 pub mod acl;
 pub mod allocate;

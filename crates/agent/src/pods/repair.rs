@@ -1,0 +1,94 @@
+//! Puts ports of pods back that somebody took off the switch, and says which links pods have.
+
+use std::collections::BTreeSet;
+
+use netferry_core::overlay::{names, rows};
+use netferry_kernel::IfName;
+use netferry_ovs::tables::Strings;
+use netferry_ovs::tables::vswitch::Interface;
+use tokio::sync::watch;
+
+use super::record::{self, Record};
+use super::{Pods, chain, port, wire};
+
+/// Keys of an interface that are ours to say; what `ovn-controller` writes beside them is its own.
+const OURS: [&str; 9] = [
+    names::MARK.0,
+    record::PORT,
+    record::UID,
+    record::ADDRESSES,
+    record::MAC,
+    record::SANDBOX,
+    record::IFNAME,
+    record::NETWORK,
+    record::NETNS,
+];
+
+impl Pods {
+    /// Keeps the ports of attached pods on the switch, for as long as it is run, and publishes the pods' links.
+    ///
+    /// A port that disappears while its link stays was not taken off by us: we take the link away with it. What it
+    /// was is in the change itself, so nothing has to be kept for this.
+    pub async fn keep(&self, links: watch::Sender<BTreeSet<IfName>>) {
+        let mut watcher = self.0.switch.watch(&["Interface"]);
+        loop {
+            let changes = watcher.next().await;
+            for change in &changes {
+                let Some(Ok((Some(old), new))) = change.typed::<Interface>() else { continue };
+                let Some(record) = Record::read(&old) else { continue };
+                if new.is_some_and(|new| said(&new) == said(&old)) {
+                    continue;
+                }
+                self.put_back(&old, &record).await;
+            }
+            let now = record::all(&self.0.switch.snapshot());
+            let now: BTreeSet<IfName> =
+                now.into_iter().filter_map(|record| IfName::new(record.link).ok()).collect();
+            links.send_if_modified(|links| {
+                let differs = *links != now;
+                *links = now;
+                differs
+            });
+        }
+    }
+
+    async fn put_back(&self, old: &Interface, record: &Record) {
+        // Whoever takes it off properly holds this until the link is gone too.
+        let _leaving = self.0.leaving.hold(format!("pod {}", record.pod)).await;
+        let now = self.0.switch.snapshot();
+        let there = now.named::<Interface>(&old.name).ok().flatten();
+        if there.is_some_and(|there| said(&there) == said(old)) {
+            return;
+        }
+        let others = record::of_port(&now, &names::pod_port(&record.pod));
+        if others.iter().any(|other| other.name != old.name) {
+            return;
+        }
+        let Ok(link) = IfName::new(old.name.clone()) else { return };
+        match self.0.kernel.links().named(&link) {
+            Ok(Some(found)) if wire::mark().owns_alias(found.alias.as_deref()) => {}
+            Ok(_) => return,
+            Err(error) => return tracing::warn!(%link, error = chain(&error), "looking at a pod's link"),
+        }
+        let row = rows::Interface {
+            name: old.name.clone(),
+            bridge: names::INTEGRATION_BRIDGE.to_owned(),
+            kind: String::new(),
+            mac: None,
+            mtu: None,
+            port_other_config: [("transient".to_owned(), "true".to_owned())].into(),
+            external_ids: said(old),
+        };
+        match port::add(&self.0.switch, &row, Strings::new()).await {
+            Ok(_) => tracing::info!(pod = %record.pod, %link, "put a pod's port back on the switch"),
+            Err(error) => {
+                tracing::warn!(pod = %record.pod, %link, error = chain(&error), "putting a pod's port back");
+            }
+        }
+    }
+}
+
+fn said(interface: &Interface) -> Strings {
+    let ours = interface.external_ids.iter().filter(|(key, _)| OURS.contains(&key.as_str()));
+    ours.map(|(key, value)| (key.clone(), value.clone())).collect()
+}

@@ -1,0 +1,183 @@
+//! What is broken is found, named and repaired.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use netferry_agent::pods::Readiness;
+use netferry_kernel::link::Want;
+use netferry_kernel::{IfName, Objects};
+use serde_json::{Value, json};
+
+use crate::node;
+use crate::world::{Plan, World, addresses, first_packet_arrives, message};
+
+fn impatient() -> Plan {
+    Plan { installed_limit: Duration::from_secs(2), ..Plan::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_that_waits_in_vain_names_what_is_missing_and_leaves_nothing_behind() {
+    let mut world = World::with(impatient()).await;
+    let uid = world.pod("a").await;
+    let a = world.sandbox("a", &uid);
+    for (daemon, named) in [("ovn-controller", "ovn-controller is not running"), ("ovn-northd", "ovn-northd")]
+    {
+        world.kill(daemon);
+        let error = a.ask("ADD").await.unwrap_err();
+        assert_eq!(error["code"], 11, "{error}");
+        assert!(message(&error).contains(named), "{error}");
+        assert!(message(&error).contains("web_a"), "{error}");
+        assert!(world.claims("a").is_empty(), "{daemon}");
+        assert!(world.logical_port("a").is_none(), "{daemon}");
+        assert!(world.pod_links().is_empty(), "{daemon}");
+        assert!(node::try_run(&a.kernel, "ip link show eth0").is_err(), "{daemon}");
+        world.start(daemon);
+    }
+    world.ports.refuse.store(true, Ordering::Relaxed);
+    let error = a.ask("ADD").await.unwrap_err();
+    assert_eq!(error["code"], 11, "{error}");
+    assert!(message(&error).contains("the zone is not available"), "{error}");
+    assert!(world.pod_links().is_empty());
+    world.ports.refuse.store(false, Ordering::Relaxed);
+
+    world.place.send_replace(None);
+    let error = a.ask("ADD").await.unwrap_err();
+    assert_eq!((&error["code"], message(&error).contains("no subnet")), (&json!(11), true), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_finds_every_single_thing_that_is_not_as_it_was_made() {
+    let world = World::with(Plan { sends: Some(1300), ..Plan::default() }).await;
+    let uid = world.pod("a").await;
+    let a = world.sandbox("a", &uid);
+    let link = a.container[..15].to_owned();
+    for (breaks, named) in [
+        ("ip addr del 10.244.1.4/24 dev eth0", "lacks address 10.244.1.4/24"),
+        ("ip -6 addr del fd00:10:244:1::4/64 dev eth0", "lacks address fd00:10:244:1::4/64"),
+        ("ip link set eth0 address 02:00:00:00:00:01", "has hardware address 02:00:00:00:00:01"),
+        ("ip route del default", "the route to 0.0.0.0/0 is gone"),
+        ("ip -6 route del fd00:10:96::/112", "the route to fd00:10:96::/112 is gone"),
+        (
+            "ip route change default via 10.244.1.1 proto 110",
+            "the route to 0.0.0.0/0 has no MTU, not MTU 1300",
+        ),
+        ("ip link set eth0 down", "eth0 is switched off"),
+        ("ip link del eth0", "eth0 is gone"),
+    ] {
+        let result = a.add().await;
+        assert_eq!(a.check(&result).await, Ok(Value::Null), "before {breaks}");
+        node::run(&a.kernel, breaks);
+        let error = a.check(&result).await.unwrap_err();
+        assert_eq!(error["code"], 101, "{breaks}: {error}");
+        assert!(message(&error).contains(named), "{breaks}: {error}");
+        // an ADD of the same container makes it whole again
+    }
+    let result = a.add().await;
+    node::run(&world.host, &format!("ip link set {link} down"));
+    let error = a.check(&result).await.unwrap_err();
+    assert!(message(&error).contains("switched off"), "{error}");
+    node::run(&world.host, &format!("ip link set {link} up"));
+    // what the runtime kept is compared as well
+    for (pointer, value, named) in [
+        ("/interfaces/1/mac", json!("02:00:00:00:00:01"), "hardware address"),
+        ("/ips/0/address", json!("10.244.1.9/24"), "10.244.1.9/24"),
+        ("/interfaces/1/name", json!("eth1"), "no interface eth0"),
+    ] {
+        let mut previous = result.clone();
+        *previous.pointer_mut(pointer).unwrap() = value;
+        let error = a.check(&previous).await.unwrap_err();
+        assert!(message(&error).contains(named), "{pointer}: {error}");
+    }
+    // plugins behind us may have added theirs
+    let mut previous = result.clone();
+    previous["interfaces"].as_array_mut().unwrap().push(json!({ "name": "bandwidth0" }));
+    previous["routes"].as_array_mut().unwrap().push(json!({ "dst": "198.51.100.0/24", "gw": "192.0.2.1" }));
+    assert_eq!(a.check(&previous).await, Ok(Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_taken_off_the_switch_by_hand_comes_back() {
+    let world = World::new().await;
+    let mut made = Vec::new();
+    for name in ["a", "b"] {
+        let sandbox = world.sandbox(name, &world.pod(name).await);
+        let result = sandbox.add().await;
+        made.push((sandbox, result));
+    }
+    let [(a, _), (b, of_b)] = &made[..] else { unreachable!() };
+    let link = IfName::new(&b.container[..15]).unwrap();
+    let mut links = world.agent.as_ref().unwrap().links.clone();
+    node::in_time("the links are told", links.wait_for(|links| links.contains(&link))).await.unwrap();
+    for harm in [
+        format!("--no-wait del-port {link}"),
+        format!("--no-wait remove interface {link} external_ids iface-id"),
+    ] {
+        world.switch.vsctl(&harm);
+        let installed = |now: &netferry_ovs::Snapshot| {
+            let found = now.named::<netferry_ovs::tables::vswitch::Interface>(link.as_str()).unwrap()?;
+            let is = |key: &str, value: &str| found.external_ids.get(key).is_some_and(|v| v == value);
+            (is("iface-id", "web_b") && is("sandbox", &b.container) && is("ovn-installed", "true"))
+                .then_some(())
+        };
+        node::in_time(&harm, world.vswitch.until(installed)).await;
+        // what tells that the old claim is gone and what tells that the new one is there may be one update
+        node::until(&harm, || first_packet_arrives(a, b, addresses(of_b)[0])).await;
+    }
+    b.del().await;
+    assert!(world.claims("b").is_empty(), "what we take off stays off");
+    node::in_time("the links are told", links.wait_for(|links| !links.contains(&link))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_what_the_runtime_does_not_list() {
+    let world = World::new().await;
+    let mut sandboxes = Vec::new();
+    for name in ["keep", "drop", "other"] {
+        let mut sandbox = world.sandbox(name, &world.pod(name).await);
+        if name == "other" {
+            sandbox.config["name"] = "another".into();
+        }
+        let result = sandbox.add().await;
+        sandboxes.push((sandbox, result));
+    }
+    let [(keep, of_keep), (dropped, _), (other, of_other)] = &sandboxes[..] else { unreachable!() };
+    // a link an agent was killed over before it was on the switch
+    let mark = netferry_agent::pods::wire::mark();
+    let peer = netferry_kernel::link::VethPeer::named(IfName::new("peer").unwrap());
+    let make = netferry_kernel::link::Make::Veth(peer);
+    let lost = Want::make(IfName::new("lost").unwrap(), make).note("web/lost");
+    let create = netferry_kernel::link::diff(&[lost], &[], &mark);
+    world.host.links().apply(&create).unwrap();
+
+    let mut asked = world.sandbox("keep", "u");
+    for key in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
+        asked.config[key] = json!([{ "containerID": keep.container, "ifname": "eth0" }]);
+        assert_eq!(asked.ask("GC").await, Ok(Value::Null));
+        assert!(world.claims("drop").is_empty());
+        let left = [&keep.container[..15], &other.container[..15]].map(str::to_owned);
+        let mut links = world.pod_links();
+        links.sort();
+        assert_eq!(links, left, "{key}");
+        assert_eq!(keep.check(of_keep).await, Ok(Value::Null), "{key}");
+        assert_eq!(other.check(of_other).await, Ok(Value::Null), "another network's are not ours to judge");
+        asked.config.as_object_mut().unwrap().remove(key);
+    }
+    dropped.del().await;
+    assert_eq!(asked.ask("GC").await, Ok(Value::Null), "nothing listed is nothing kept");
+    assert!(world.claims("keep").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_is_what_the_node_is_ready_for() {
+    let world = World::new().await;
+    let asked = world.sandbox("none", "u");
+    assert_eq!(asked.ask("STATUS").await, Ok(Value::Null));
+    for (readiness, code) in [
+        (Readiness::NotReady("the zone is being set up".into()), 50),
+        (Readiness::Limited("ovs-vswitchd is not running".into()), 51),
+    ] {
+        world.readiness.send_replace(readiness);
+        let error = asked.ask("STATUS").await.unwrap_err();
+        assert_eq!(error["code"], code, "{error}");
+    }
+}
