@@ -161,7 +161,13 @@ fn sentence(outcome: &Outcome) -> String {
     }
 }
 
+/// A pod on the host's network has the host's name; whoever started it says its own in the environment.
 fn host_name() -> String {
+    if let Ok(name) = std::env::var("HOSTNAME")
+        && !name.is_empty()
+    {
+        return name;
+    }
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

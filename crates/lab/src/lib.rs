@@ -2,4 +2,5 @@
 //! and OVN in each node, faults on request and meters on every path.
 
 pub mod meter;
+pub mod paths;
 pub mod programs;

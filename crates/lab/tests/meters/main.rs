@@ -3,6 +3,7 @@
 
 mod faults;
 mod mtu;
+mod paths;
 mod places;
 mod streams;
 mod world;

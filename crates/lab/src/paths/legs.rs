@@ -1,0 +1,321 @@
+//! From sites to flows.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use super::kind::Kind;
+use super::sites::{End, Node, Pod, Sites, of_family};
+use crate::meter::{Flow, Place, RATE, Sizes, Traffic};
+
+/// Packets per second of all flows together where no rate is given: what a lab on two cores carries without being
+/// measured by its own load.
+pub const BUDGET: u32 = 2000;
+/// Up to so many nodes every pair is measured; of more, each with the next.
+const EVERY_PAIR: usize = 4;
+
+/// Which flows are wanted.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Kinds of path.
+    pub kinds: BTreeSet<Kind>,
+    /// IPv4.
+    pub v4: bool,
+    /// IPv6.
+    pub v6: bool,
+    /// Datagrams, of these sizes.
+    pub udp: Option<Sizes>,
+    /// Streams.
+    pub tcp: bool,
+    /// Echo requests, of these sizes.
+    pub icmp: Option<Sizes>,
+    /// Packets per second of each flow; without it, as much as [`BUDGET`] gives each, and no more than usual.
+    pub rate: Option<u32>,
+}
+
+impl Default for Selection {
+    fn default() -> Selection {
+        Selection {
+            kinds: Kind::ALL.into(),
+            v4: true,
+            v6: true,
+            udp: Some(Sizes::Full),
+            tcp: true,
+            icmp: Some(Sizes::Full),
+            rate: None,
+        }
+    }
+}
+
+/// One way from an end to another, before family and protocol.
+struct Leg<'a> {
+    kind: Kind,
+    from: End<'a>,
+    to: Target<'a>,
+}
+
+enum Target<'a> {
+    /// Straight there.
+    End(End<'a>),
+    /// A Service's own address.
+    ClusterIp(&'a super::Service, &'a Pod),
+    /// A Service's port on a node.
+    NodePort(&'a Node, &'a super::Service, &'a Pod),
+}
+
+/// All flows of a selection that the sites have the ends for.
+pub fn flows(sites: &Sites, selection: &Selection) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    for leg in legs(sites).iter().filter(|leg| selection.kinds.contains(&leg.kind)) {
+        for v6 in
+            [(false, selection.v4), (true, selection.v6)].into_iter().filter_map(|(f, w)| w.then_some(f))
+        {
+            for traffic in traffics(leg.kind, selection) {
+                flows.extend(leg.flow(v6, traffic));
+            }
+        }
+    }
+    let share = BUDGET / u32::try_from(flows.len()).unwrap_or(u32::MAX).max(1);
+    let rate = selection.rate.unwrap_or_else(|| share.clamp(1, RATE));
+    flows.into_iter().map(|flow| flow.at_rate(rate)).collect()
+}
+
+fn traffics(kind: Kind, selection: &Selection) -> Vec<Traffic> {
+    let mut traffics = Vec::new();
+    traffics.extend(selection.udp.clone().map(Traffic::Udp));
+    traffics.extend(selection.tcp.then_some(Traffic::TCP));
+    traffics.extend(selection.icmp.clone().filter(|_| !kind.is_service()).map(Traffic::Icmp));
+    traffics
+}
+
+fn legs(sites: &Sites) -> Vec<Leg<'_>> {
+    let mut legs: Vec<Leg<'_>> = Vec::new();
+    for node in &sites.nodes {
+        let own: Vec<&Pod> = sites.pods_on(&node.name).collect();
+        let Some(first) = own.first() else { continue };
+        if let Some(second) = own.get(1) {
+            legs.push(Leg::straight(Kind::PodPodSameNode, first.end(), second.end()));
+        }
+        legs.push(Leg::straight(Kind::PodHost, first.end(), node.end()));
+        legs.push(Leg::straight(Kind::HostPod, node.end(), first.end()));
+        if let Some(outside) = &sites.outside {
+            legs.push(Leg::straight(Kind::PodOutside, first.end(), outside.end()));
+        }
+        if let Some(service) = sites.service_of(first) {
+            legs.push(Leg { kind: Kind::Hairpin, from: first.end(), to: Target::ClusterIp(service, first) });
+            let local = Target::ClusterIp(service, first);
+            legs.push(Leg { kind: Kind::HostClusterIp, from: node.end(), to: local });
+            if let Some(second) = own.get(1) {
+                let local = Target::ClusterIp(service, first);
+                legs.push(Leg { kind: Kind::PodClusterIp, from: second.end(), to: local });
+                let local = Target::NodePort(node, service, first);
+                legs.push(Leg { kind: Kind::PodNodePort, from: second.end(), to: local });
+            }
+            if let Some(outside) = &sites.outside {
+                let local = Target::NodePort(node, service, first);
+                legs.push(Leg { kind: Kind::OutsideNodePortLocal, from: outside.end(), to: local });
+            }
+        }
+    }
+    for (node, other) in pairs(&sites.nodes) {
+        legs.push(Leg::straight(Kind::HostHost, node.end(), other.end()));
+        let (Some(pod), Some(theirs)) = (sites.pods_on(&node.name).next(), sites.pods_on(&other.name).next())
+        else {
+            continue;
+        };
+        legs.push(Leg::straight(Kind::PodPodAcross, pod.end(), theirs.end()));
+        legs.push(Leg::straight(Kind::PodHost, pod.end(), other.end()));
+        legs.push(Leg::straight(Kind::HostPod, node.end(), theirs.end()));
+        let Some(service) = sites.service_of(theirs) else { continue };
+        for (kind, from) in [(Kind::PodClusterIp, pod.end()), (Kind::HostClusterIp, node.end())] {
+            legs.push(Leg { kind, from, to: Target::ClusterIp(service, theirs) });
+        }
+        // The node that is reached is not the one with the backend.
+        let remote = || Target::NodePort(node, service, theirs);
+        legs.push(Leg { kind: Kind::PodNodePort, from: pod.end(), to: remote() });
+        if let Some(outside) = &sites.outside {
+            legs.push(Leg { kind: Kind::OutsideNodePortRemote, from: outside.end(), to: remote() });
+        }
+    }
+    legs
+}
+
+/// Ordered pairs of nodes.
+fn pairs(nodes: &[Node]) -> Vec<(&Node, &Node)> {
+    let every = nodes.len() <= EVERY_PAIR;
+    let mut pairs = Vec::new();
+    for (at, node) in nodes.iter().enumerate() {
+        for (there, other) in nodes.iter().enumerate() {
+            if at != there && (every || (at + 1) % nodes.len() == there) {
+                pairs.push((node, other));
+            }
+        }
+    }
+    pairs
+}
+
+impl<'a> Leg<'a> {
+    fn straight(kind: Kind, from: End<'a>, to: End<'a>) -> Leg<'a> {
+        Leg { kind, from, to: Target::End(to) }
+    }
+
+    /// The leg as a flow, if both ends have addresses of the family.
+    fn flow(&self, v6: bool, traffic: Traffic) -> Option<Flow> {
+        let from: &Place = self.from.place;
+        // Which address a host speaks from is part of what is measured: it is left to its kernel.
+        of_family(self.from.addresses, v6)?;
+        let (name, to, answers) = match &self.to {
+            Target::End(end) => {
+                let endpoint = end.endpoint(v6)?;
+                (end.name.clone(), endpoint.at, endpoint)
+            }
+            Target::ClusterIp(service, pod) => {
+                let to = SocketAddr::new(of_family(&service.cluster_ips, v6)?, super::PORT);
+                (format!("service {}", service.name), to, pod.end().endpoint(v6)?)
+            }
+            Target::NodePort(node, service, pod) => {
+                let port = match traffic {
+                    Traffic::Tcp { .. } | Traffic::TcpRequests { .. } => service.node_port_tcp?,
+                    Traffic::Udp(_) | Traffic::Icmp(_) | Traffic::UdpRequests { .. } => {
+                        service.node_port_udp?
+                    }
+                };
+                let to = SocketAddr::new(of_family(&node.addresses, v6)?, port);
+                (format!("{} port of {}", node.name, service.name), to, pod.end().endpoint(v6)?)
+            }
+        };
+        let mut flow = Flow::between(format!("{} > {name}", self.from.name), traffic, from.clone(), answers)
+            .of_kind(self.kind.word());
+        flow.to = to;
+        Some(flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use netferry_kernel::Namespace;
+
+    use super::*;
+    use crate::paths::{Outside, Service};
+
+    fn sites(count: u8, v6: bool) -> Sites {
+        let place = |name: &str| Place::new(name, Namespace::current().unwrap());
+        let both = |v4: String, six: String| {
+            let mut all = vec![v4.parse().unwrap()];
+            all.extend(v6.then(|| six.parse::<std::net::IpAddr>().unwrap()));
+            all
+        };
+        let mut sites = Sites::default();
+        for n in 1..=count {
+            let node = format!("node-{n}");
+            sites.nodes.push(Node {
+                name: node.clone(),
+                place: place(&node),
+                addresses: both(format!("172.30.0.{n}"), format!("fd00:172:30::{n}")),
+                pod_ranges: Vec::new(),
+            });
+            for p in 1..=2 {
+                sites.pods.push(Pod {
+                    name: format!("m/p{n}-{p}"),
+                    node: node.clone(),
+                    place: place(&format!("m/p{n}-{p}")),
+                    addresses: both(format!("10.244.{n}.{p}"), format!("fd00:10:244:{n}::{p}")),
+                });
+            }
+            sites.services.push(Service {
+                name: format!("m/s{n}"),
+                cluster_ips: both(format!("10.96.0.{n}"), format!("fd00:10:96::{n}")),
+                node_port_udp: Some(30_000 + u16::from(n)),
+                node_port_tcp: Some(31_000 + u16::from(n)),
+                backend: format!("m/p{n}-1"),
+            });
+        }
+        sites.outside = Some(Outside {
+            place: place("outside"),
+            addresses: both("198.51.100.2".to_owned(), "2001:db8:51::2".to_owned()),
+        });
+        sites
+    }
+
+    fn by_kind(flows: &[Flow]) -> BTreeMap<&str, usize> {
+        flows.iter().fold(BTreeMap::new(), |mut count, flow| {
+            *count.entry(flow.kind.as_str()).or_default() += 1;
+            count
+        })
+    }
+
+    #[test]
+    fn every_kind_is_measured_by_every_protocol_it_has_in_both_families() {
+        let flows = flows(&sites(3, true), &Selection::default());
+        let counts = by_kind(&flows);
+        let services = 2 * 2;
+        let others = 2 * 3;
+        assert_eq!(counts.len(), Kind::ALL.len());
+        assert_eq!(counts["pod-pod-same-node"], 3 * others);
+        assert_eq!(counts["pod-pod-across"], 6 * others);
+        assert_eq!(counts["pod-host"], (3 + 6) * others);
+        assert_eq!(counts["host-host"], 6 * others);
+        assert_eq!(counts["hairpin"], 3 * services);
+        assert_eq!(counts["pod-clusterip"], (3 + 6) * services);
+        assert_eq!(counts["outside-nodeport-local"], 3 * services);
+        assert_eq!(counts["outside-nodeport-remote"], 6 * services);
+    }
+
+    #[test]
+    fn a_remote_backend_is_behind_a_node_it_is_not_on() {
+        let sites = sites(3, false);
+        for flow in flows(&sites, &Selection::default()) {
+            let backend_node = |flow: &Flow| {
+                let backend = &flow.reflectors[0].place.name;
+                sites.pod(backend).unwrap().node.clone()
+            };
+            let reached = |flow: &Flow| {
+                let node = sites.nodes.iter().find(|node| node.addresses.contains(&flow.to.ip()));
+                node.unwrap().name.clone()
+            };
+            match flow.kind.parse().unwrap() {
+                Kind::OutsideNodePortLocal => assert_eq!(reached(&flow), backend_node(&flow)),
+                Kind::OutsideNodePortRemote => assert_ne!(reached(&flow), backend_node(&flow)),
+                Kind::Hairpin => assert_eq!(flow.from.name, flow.reflectors[0].place.name),
+                Kind::PodPodSameNode
+                | Kind::PodPodAcross
+                | Kind::PodHost
+                | Kind::HostPod
+                | Kind::HostHost
+                | Kind::PodClusterIp
+                | Kind::HostClusterIp
+                | Kind::PodOutside
+                | Kind::PodNodePort => {}
+            }
+        }
+    }
+
+    #[test]
+    fn of_many_nodes_each_is_measured_to_the_next_and_the_budget_is_kept() {
+        let flows = flows(&sites(100, true), &Selection::default());
+        assert_eq!(by_kind(&flows)["host-host"], 100 * 6);
+        assert!(flows.iter().all(|flow| flow.rate == 1));
+        let few = super::flows(
+            &sites(1, false),
+            &Selection { kinds: [Kind::PodHost].into(), ..Selection::default() },
+        );
+        assert_eq!((few.len(), few[0].rate), (3, RATE));
+    }
+
+    #[test]
+    fn a_family_that_is_not_there_makes_no_flows() {
+        let only6 = Selection { v4: false, ..Selection::default() };
+        assert!(flows(&sites(3, false), &only6).is_empty());
+        assert!(!flows(&sites(3, true), &only6).is_empty());
+    }
+
+    #[test]
+    fn a_kind_is_read_as_it_is_written() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.word().parse(), Ok(kind));
+        }
+        let error = "pod-moon".parse::<Kind>().unwrap_err();
+        assert!(error.to_string().contains("pod-moon") && error.to_string().contains("hairpin"));
+    }
+}
