@@ -30,6 +30,7 @@ pub mod announce;
 pub mod conntrack;
 mod error;
 mod family;
+mod generic;
 mod kernel;
 pub mod link;
 mod mark;

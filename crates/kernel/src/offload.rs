@@ -6,20 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Attempt, Error, Result};
+use crate::generic::{self, HEADER as GENERIC_HEADER};
 use crate::kernel::Kernel;
 use crate::mark::Mark;
 use crate::name::IfName;
 use crate::objects::Objects;
 use crate::wire::{Attributes, Batch, Message, Writer, attribute, flag, str};
 
-const CONTROL: u16 = 16;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
-
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
-const GENERIC_HEADER: usize = 4;
 const HEADER: u16 = 1;
 const HARDWARE: u16 = 2;
 const WANTED: u16 = 3;
@@ -129,16 +124,7 @@ impl Offloads<'_> {
     }
 
     fn family(&self) -> Result<u16> {
-        self.0.generic_socket().ask(
-            CONTROL,
-            "the ethtool interface",
-            |w| {
-                w.raw(&[GET_FAMILY, 1, 0, 0]).str(FAMILY_NAME, "ethtool");
-            },
-            |message| {
-                Attributes::after(message.body, GENERIC_HEADER).find(FAMILY_ID).and_then(crate::wire::u16)
-            },
-        )
+        generic::family(self.0, "ethtool")
     }
 
     /// Observe, diff, apply for exactly these links. A switch that stayed although the driver says it can be

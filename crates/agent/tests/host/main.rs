@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod guard;
+mod init;
 mod neighbours;
 mod world;

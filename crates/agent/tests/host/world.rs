@@ -222,6 +222,22 @@ impl Switch {
         drop(self.daemon.take());
     }
 
+    /// `kill -9` of both; gone when this returns. The database keeps its file.
+    pub(crate) fn power_off(&mut self) {
+        drop(self.daemon.take());
+        drop(self.database.take());
+        let _ = std::fs::remove_file(self.path("db.sock"));
+    }
+
+    /// Starts both with the file there is, on another kernel if the machine is another one since.
+    pub(crate) async fn power_on(&mut self, kernel: &Arc<Kernel>) {
+        self.kernel = Arc::clone(kernel);
+        self.start_database();
+        let socket = self.path("db.sock");
+        until("the database", || socket.exists()).await;
+        self.start_daemon().await;
+    }
+
     pub(crate) async fn control(&self) -> Result<Control, netferry_ovs::unixctl::ControlError> {
         Control::find(self.dir.path(), "ovs-vswitchd").await
     }

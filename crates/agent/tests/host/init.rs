@@ -1,0 +1,307 @@
+//! `host-init` on a host whose network service configured its uplink.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use netferry_agent::host::guard;
+use netferry_agent::host_init::{InitError, Options, Record, follow, prepare, undo};
+use netferry_core::overlay::zone::Datapath;
+use netferry_kernel::Kernel;
+
+use crate::world::{Switch, Wire, add_wire, answers, ip, name, run, until};
+
+/// What `/etc/network/interfaces` says, carried out.
+const CONFIGURED: &str = "
+    ip addr add 172.30.0.2/16 brd + dev eth0
+    ip addr add 172.30.0.3/16 brd + dev eth0 label eth0:3
+    ip addr add 192.0.2.2/32 dev eth0 metric 50
+    ip addr add fd00:172:30::2/64 dev eth0 nodad
+    ip addr add 198.18.0.2/24 brd + dev eth0 valid_lft 4000 preferred_lft 3000
+    ip route add default via 172.30.255.254 metric 100 mtu 1400
+    ip route add 10.9.0.0/16 via 172.30.255.254 src 172.30.0.3
+    ip route add 10.8.0.0/16 dev eth0 table 77
+    ip -6 route add default via fd00:172:30::fffe metric 100
+    ip -6 route add 2001:db8:9::/48 via fd00:172:30::fffe";
+
+fn configure(kernel: &Kernel) {
+    run(kernel, &format!("set -e; {CONFIGURED}"));
+}
+
+fn wired() -> Wire {
+    let wire = Wire::new();
+    // A real wire carries whole packets; a pair of links leaves checksums to whoever reads them.
+    guard::offloads_off(&wire.peer, &name("wire")).unwrap();
+    configure(&wire.host);
+    run(
+        &wire.peer,
+        "ip addr add 172.30.255.254/16 dev wire; ip addr add fd00:172:30::fffe/64 dev wire nodad",
+    );
+    wire
+}
+
+fn options(switch: &Switch) -> Options {
+    Options {
+        database: switch.remote(),
+        run: run_directory(switch),
+        bridge: name("br-ex"),
+        uplink: None,
+        datapath: Some(Datapath::Userspace),
+        always: false,
+        keep_mac: false,
+        patience: Duration::from_secs(30),
+    }
+}
+
+fn run_directory(switch: &Switch) -> PathBuf {
+    switch.path("netferry")
+}
+
+/// What `ip` says is on a link, without the link's name.
+fn configuration(kernel: &Kernel, link: &str) -> Vec<String> {
+    let lines = run(
+        kernel,
+        &format!(
+            "ip -o addr show dev {link} scope global | sed -E 's/^[0-9]+: *[^ ]+ *//; s/\\\\.*//; s/ nodad//'; \
+             (ip route show table all dev {link}; ip -6 route show table all dev {link}) \
+                | grep -v -E 'table local|^fe80|^multicast' || true"
+        ),
+    );
+    let mut lines: Vec<String> = lines.lines().map(|line| line.trim().replace(link, "LINK")).collect();
+    // once for each family it is asked about
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+fn talk(wire: &Wire) {
+    for address in ["172.30.0.2", "172.30.0.3", "fd00:172:30::2"] {
+        assert!(answers(&wire.peer, &wire.host, ip(address), 25), "{address} does not answer");
+    }
+    for address in ["172.30.255.254", "fd00:172:30::fffe"] {
+        assert!(answers(&wire.host, &wire.peer, ip(address), 25), "{address} is not reached");
+    }
+}
+
+fn assert_moved(wire: &Wire, before: &[String]) {
+    assert_eq!(configuration(&wire.host, "br-ex"), before);
+    assert_eq!(configuration(&wire.host, "eth0"), Vec::<String>::new());
+    run(&wire.host, "nft list chain netdev netferry-guard link-eth0");
+    talk(wire);
+}
+
+#[tokio::test]
+async fn everything_on_the_uplink_moves_to_the_bridge_and_back_and_packets_follow() {
+    let wire = wired();
+    let switch = Switch::start(&wire.host).await;
+    talk(&wire);
+    let before = configuration(&wire.host, "eth0");
+    assert_eq!(before.len(), 13, "{before:#?}");
+
+    let record = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_moved(&wire, &before);
+    assert_eq!(Record::read(&run_directory(&switch)).unwrap(), Some(record.clone()));
+    let bridge = record.bridge.unwrap();
+    assert_eq!((bridge.uplink.as_str(), bridge.mtu, bridge.addresses.len()), ("eth0", 1500, 5));
+    let links = |link: &str| wire.host.links().named(&name(link)).unwrap().unwrap();
+    assert_eq!(links("br-ex").mac.unwrap().to_string(), bridge.mac);
+    assert_ne!(links("br-ex").mac, links("eth0").mac);
+
+    let rows = switch.vsctl("list Bridge -- list Port -- list Interface");
+    let mut steps = 0;
+    prepare(&wire.host, &options(&switch), |_| steps += 1).await.unwrap();
+    assert!(steps > 5);
+    assert_moved(&wire, &before);
+    let columns = |text: &str| -> Vec<String> {
+        // counters and times move by themselves
+        let moving = ["statistics", "status ", "link_resets"];
+        text.lines().filter(|l| !moving.iter().any(|m| l.starts_with(m))).map(str::to_owned).collect()
+    };
+    assert_eq!(columns(&switch.vsctl("list Bridge -- list Port -- list Interface")), columns(&rows));
+
+    undo(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_eq!(configuration(&wire.host, "eth0"), before);
+    assert_eq!(switch.vsctl("list-br"), "");
+    assert_eq!(Record::read(&run_directory(&switch)).unwrap(), None);
+    talk(&wire);
+    undo(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_eq!(configuration(&wire.host, "eth0"), before, "nothing to undo");
+}
+
+/// Ends the future at its `at`th step, as a kill would; false if it has fewer.
+async fn cut_off<T>(at: usize, run: impl AsyncFnOnce(&mut dyn FnMut(&str)) -> Result<T, InitError>) -> bool {
+    let mut steps = 0;
+    let mut cut = |_: &str| {
+        assert!(steps != at, "cut off here on purpose");
+        steps += 1;
+    };
+    let ended = AssertUnwindSafe(run(&mut cut)).catch_unwind().await;
+    ended.map(|done| done.map(drop).unwrap()).is_err()
+}
+
+#[tokio::test]
+async fn a_run_that_was_cut_off_at_any_step_is_finished_by_the_next_one() {
+    let mut at = 0;
+    loop {
+        let wire = wired();
+        let switch = Switch::start(&wire.host).await;
+        let before = configuration(&wire.host, "eth0");
+        let options = options(&switch);
+        let was_cut = cut_off(at, async |step| prepare(&wire.host, &options, step).await).await;
+        if was_cut {
+            prepare(&wire.host, &options, |_| ()).await.unwrap();
+        }
+        assert_moved(&wire, &before);
+
+        if cut_off(at, async |step| undo(&wire.host, &options, step).await).await {
+            undo(&wire.host, &options, |_| ()).await.unwrap();
+        }
+        assert_eq!(configuration(&wire.host, "eth0"), before);
+        talk(&wire);
+        if !was_cut {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 5, "there were only {at} steps");
+}
+
+#[tokio::test]
+async fn a_boot_with_the_bridge_of_the_last_one_ends_where_that_one_ended() {
+    let mut wire = wired();
+    let mut switch = Switch::start(&wire.host).await;
+    let before = configuration(&wire.host, "eth0");
+    let first = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+
+    switch.power_off();
+    std::fs::remove_dir_all(run_directory(&switch)).unwrap();
+    wire = wired();
+    switch.power_on(&wire.host).await;
+    talk(&wire);
+    let second = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_eq!(first, second, "the bridge's hardware address too: other nodes know it");
+    assert_moved(&wire, &before);
+}
+
+#[tokio::test]
+async fn a_refusal_changes_nothing() {
+    let wire = wired();
+    let switch = Switch::start(&wire.host).await;
+    add_wire(&wire.host, "eth1", &wire.peer, "wire1");
+    run(&wire.host, "ip addr add 203.0.113.2/24 dev eth1");
+    run(&wire.host, "ip route append default via 203.0.113.254 metric 100 dev eth1");
+    let state = |kernel: &Kernel| (configuration(kernel, "eth0"), switch.vsctl("show"));
+    let before = state(&wire.host);
+    let refused = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap_err();
+    assert!(refused.is_refusal(), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        "eth0, eth1 all look like the way to the other nodes: choose one with --uplink"
+    );
+    for uplink in ["lo", "nowhere"] {
+        let options = Options { uplink: Some(name(uplink)), ..options(&switch) };
+        let refused = prepare(&wire.host, &options, |_| ()).await.unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains(uplink), "{refused}");
+    }
+    assert_eq!(state(&wire.host), before);
+
+    switch.vsctl("add-br br-ex -- set bridge br-ex datapath_type=netdev");
+    let before = state(&wire.host);
+    let asked = Options { uplink: Some(name("eth0")), ..options(&switch) };
+    for refused in
+        [prepare(&wire.host, &asked, |_| ()).await.map(drop), undo(&wire.host, &asked, |_| ()).await]
+    {
+        assert!(matches!(refused, Err(InitError::Foreign { .. })), "{refused:?}");
+    }
+    assert_eq!(state(&wire.host), before);
+}
+
+#[tokio::test]
+async fn a_switch_that_does_not_answer_is_named_in_time() {
+    let wire = wired();
+    let mut switch = Switch::start(&wire.host).await;
+    let before = configuration(&wire.host, "eth0");
+    switch.kill_daemon();
+    let soon = Options { patience: Duration::from_millis(300), ..options(&switch) };
+    let error = prepare(&wire.host, &soon, |_| ()).await.unwrap_err();
+    assert!(error.to_string().contains("openvswitch-switch"), "{error}");
+    switch.power_off();
+    let error = prepare(&wire.host, &soon, |_| ()).await.unwrap_err();
+    assert!(error.to_string().contains("the database of Open vSwitch"), "{error}");
+    assert_eq!(configuration(&wire.host, "eth0"), before);
+    talk(&wire);
+}
+
+#[tokio::test]
+async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
+    let wire = wired();
+    let mut switch = Switch::start(&wire.host).await;
+    prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    let following = tokio::spawn({
+        let host = Arc::clone(&wire.host);
+        async move { follow(&host, &name("br-ex"), &name("eth0")).await }
+    });
+    run(&wire.host, "ip addr add 172.30.0.9/16 brd + dev eth0");
+    until("the new address on the bridge", || {
+        configuration(&wire.host, "br-ex").iter().any(|line| line.contains("172.30.0.9/16"))
+            && configuration(&wire.host, "eth0").is_empty()
+    })
+    .await;
+    assert!(answers(&wire.peer, &wire.host, ip("172.30.0.9"), 25));
+
+    // The switch takes its links with it and makes them again.
+    let before = configuration(&wire.host, "br-ex");
+    switch.control().await.unwrap().exit(&["--cleanup"]).await.unwrap();
+    switch.kill_daemon();
+    until("the bridge to be gone", || wire.host.links().named(&name("br-ex")).unwrap().is_none()).await;
+    switch.start_daemon().await;
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    eprintln!("{}", run(&wire.host, "ip -d addr; ip route"));
+    until("everything back on the bridge", || {
+        wire.host.links().named(&name("br-ex")).unwrap().is_some()
+            && configuration(&wire.host, "br-ex") == before
+    })
+    .await;
+    talk(&wire);
+    following.abort();
+}
+
+#[tokio::test]
+async fn a_stream_of_datagrams_hardly_notices_the_move() {
+    let wire = wired();
+    let switch = Switch::start(&wire.host).await;
+    let open = |kernel: &Kernel, address| {
+        let socket = kernel.namespace().run(|| std::net::UdpSocket::bind((ip(address), 0))).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        socket
+    };
+    let (server, client) = (open(&wire.host, "172.30.0.2"), open(&wire.peer, "172.30.255.254"));
+    let target = server.local_addr().unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&done);
+    let meter = std::thread::spawn(move || {
+        let (mut lost, mut received) = (0, 0);
+        while !over.load(Ordering::Relaxed) {
+            let mut buffer = [0; 8];
+            let _ = client.send_to(b"ping", target);
+            let there = server.recv_from(&mut buffer).and_then(|(_, from)| server.send_to(b"pong", from));
+            match there.and_then(|_| client.recv_from(&mut buffer)) {
+                Ok(_) => received += 1,
+                Err(_) => lost += 1,
+            }
+        }
+        (lost, received)
+    });
+    prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    talk(&wire);
+    done.store(true, Ordering::Relaxed);
+    let (lost, received) = meter.join().unwrap();
+    assert!(received > 10, "{received} came through");
+    // each that is lost stands for a tenth of a second
+    assert!(lost <= 10, "{lost} were lost");
+}
