@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, apiserver, completions, crds, demo, doctor, lab_pod, man, version};
+use crate::{agent, apiserver, completions, crds, demo, doctor, host_init, lab_pod, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     Agent(agent::AgentArgs),
     Apiserver(apiserver::ApiserverArgs),
+    HostInit(host_init::HostInitArgs),
     Crds(crds::CrdsArgs),
     Version(version::VersionArgs),
     Completions(completions::CompletionsArgs),

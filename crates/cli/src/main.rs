@@ -9,6 +9,7 @@ mod crds;
 mod demo;
 mod doctor;
 mod exit;
+mod host_init;
 mod lab_pod;
 mod logs;
 mod man;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Agent(args) => agent::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),
+        Command::HostInit(args) => host_init::run(&args, cli.global.output),
         Command::Crds(args) => crds::run(&args),
         Command::LabPod(args) => lab_pod::run(args, cli.global.output),
         Command::Completions(args) => completions::run(&args),
