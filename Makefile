@@ -60,8 +60,10 @@ bench: ## embedded and real API server side by side; writes docs/bench.md (minut
 		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$(CURDIR)/docs/bench.md"
 
 .PHONY: lab
-lab: ## a cluster out of network namespaces on this machine (not there yet)
-	@echo "make lab: not there yet: the lab crate is missing" >&2; exit 1
+lab: setup ## a cluster of three nodes out of network namespaces on this machine, until interrupted (needs root)
+	@$(CARGO) build -p netferry-cli -p netferry-cni
+	@target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
+		"$$target/debug/netferry" lab up --foreground
 
 .PHONY: soak
 soak: ## the lab under faults for hours (not there yet)

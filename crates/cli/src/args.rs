@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, apiserver, completions, crds, demo, doctor, host_init, lab_pod, man, version};
+use crate::{agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, version};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -60,6 +60,7 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
+    Lab(lab::LabArgs),
     Demo(demo::DemoArgs),
     Agent(agent::AgentArgs),
     Apiserver(apiserver::ApiserverArgs),
@@ -68,6 +69,15 @@ pub(crate) enum Command {
     Version(version::VersionArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+    /// The process that is a lab
+    #[command(hide = true)]
+    LabRun(lab::LabRunArgs),
+    /// The first process of a node
+    #[command(hide = true)]
+    LabNode,
+    /// What a container's command is started through
+    #[command(hide = true)]
+    LabContainer(lab::ContainerArgs),
     #[command(hide = true)]
     LabPod(lab_pod::LabPodArgs),
 }

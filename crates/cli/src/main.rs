@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod host_init;
+mod lab;
 mod lab_pod;
 mod logs;
 mod man;
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Doctor(args) => doctor::run(&args, cli.global.output),
         Command::Version(args) => version::run(&args, &cli.global),
+        Command::Lab(args) => lab::run(&args, cli.global.output),
+        Command::LabRun(args) => lab::run_lab(&args),
+        Command::LabNode => lab::node(),
+        Command::LabContainer(args) => lab::container(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Agent(args) => agent::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),

@@ -29,6 +29,8 @@ pub enum Meta {
     Iif,
     /// The number of the link it will leave by.
     Oif,
+    /// Four bytes nobody can foretell.
+    Random,
 }
 
 /// What is known about its flow.

@@ -43,7 +43,7 @@ pub(super) fn width(source: &Source) -> usize {
         Source::Meta(Meta::IifName | Meta::OifName) => 16,
         Source::Meta(Meta::NfProto | Meta::L4Proto | Meta::PacketType) | Source::Ct(Ct::Direction) => 1,
         Source::Meta(Meta::EtherType) => 2,
-        Source::Meta(Meta::Length | Meta::Mark | Meta::IifGroup | Meta::OifGroup | Meta::Iif | Meta::Oif)
+        Source::Meta(Meta::Length | Meta::Mark | Meta::IifGroup | Meta::OifGroup | Meta::Iif | Meta::Oif | Meta::Random)
         | Source::Ct(Ct::State | Ct::Status | Ct::Mark) => 4,
         Source::Fib(fib) => match fib.result {
             FibResult::OifName => 16,
@@ -83,6 +83,7 @@ pub(super) const META: Numbers<Meta> = Numbers(&[
     (Meta::PacketType, 19),
     (Meta::IifGroup, 21),
     (Meta::OifGroup, 22),
+    (Meta::Random, 24),
 ]);
 pub(super) const META_TRACE: u32 = 12;
 

@@ -1,0 +1,107 @@
+//! The kubelet's stand-in: what a node does for Kubernetes, no more than a lab needs.
+//!
+//! It registers the Node and says how it is ([`machine`]), and runs the pods bound to it ([`pod`]): a network of its own
+//! for each, attached by the real CNI executable, and the containers' commands in it. Images are not fetched; commands
+//! are those of the machine, and without one a built-in program that answers is run.
+
+mod cni;
+mod containers;
+mod follow;
+mod machine;
+mod pod;
+mod probe;
+mod sandbox;
+mod status;
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::task::JoinHandle;
+
+use self::follow::Pods;
+use crate::children::Children;
+use crate::error::{During, Result};
+use crate::node::{Reporter, Spec, insist};
+
+/// A running stand-in.
+pub(crate) struct Kubelet {
+    pods: Arc<Pods>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What everything in here shares.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) spec: Spec,
+    pub(crate) children: Children,
+    pub(crate) reporter: Reporter,
+}
+
+impl Kubelet {
+    /// Starts one; it goes on by itself, whatever becomes of the API.
+    pub(crate) async fn start(
+        spec: &Spec,
+        kubeconfig: &Path,
+        children: &Children,
+        reporter: &Reporter,
+    ) -> Result<Kubelet> {
+        let connected: Rc<std::cell::RefCell<Option<Client>>> = Rc::default();
+        insist(reporter, "reading the kubeconfig", async || {
+            connected.replace(Some(connect(kubeconfig).await?));
+            Ok(())
+        })
+        .await;
+        let client = connected.take().during_some("reading the kubeconfig")?;
+        let context = Arc::new(Context {
+            client,
+            spec: spec.clone(),
+            children: children.clone(),
+            reporter: reporter.clone(),
+        });
+        let pods = Arc::new(Pods::new(context.clone()));
+        let tasks = vec![
+            tokio::spawn(machine::report(context.clone())),
+            tokio::spawn(machine::renew_lease(context.clone())),
+            tokio::spawn(sandbox::sweep(context)),
+            tokio::spawn(follow::follow(pods.clone())),
+        ];
+        Ok(Kubelet { pods, tasks })
+    }
+
+    /// The process that leads into a pod, as this node sees it.
+    pub(crate) fn process_of(&self, pod: &str) -> std::result::Result<Vec<i32>, String> {
+        self.pods.process_of(pod)
+    }
+
+    /// Ends all pods without a word to the API: a machine that goes down does not delete what was to run on it.
+    pub(crate) async fn shut_down(self, grace: Duration) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.pods.shut_down(grace).await;
+    }
+}
+
+async fn connect(kubeconfig: &Path) -> Result<Client> {
+    let attempt = || format!("reading {}", kubeconfig.display());
+    let file = Kubeconfig::read_from(kubeconfig).during(attempt())?;
+    let mut config =
+        Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.during(attempt())?;
+    // A fabric that swallows packets answers nothing: better to ask again than to wait for what never comes.
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Client::try_from(config).during(attempt())
+}
+
+trait DuringSome<T> {
+    fn during_some(self, attempt: &str) -> Result<T>;
+}
+
+impl<T> DuringSome<T> for Option<T> {
+    fn during_some(self, attempt: &str) -> Result<T> {
+        self.ok_or("nothing came of it").during(attempt)
+    }
+}

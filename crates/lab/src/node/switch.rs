@@ -1,0 +1,76 @@
+//! The host's Open vSwitch: its database and its daemon, as the host's own service would run them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use netferry_ovs::tables::vswitch::{DATABASE, OpenVSwitch};
+use netferry_ovs::{Client, Desired, Options, Owner, Spec, Wanted};
+
+use super::{Reporter, insist};
+use crate::children::Children;
+use crate::error::{During, Result};
+use crate::program::{Program, Service};
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const FILE: &str = "/etc/openvswitch/conf.db";
+const SOCKET: &str = "unix:/run/openvswitch/db.sock";
+const LOGS: &str = "/var/log/openvswitch";
+
+/// Starts both, and keeps them running.
+pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Vec<Service>> {
+    if !Path::new(FILE).exists() {
+        let tool = Program::new("/usr/bin/ovsdb-tool", format!("{LOGS}/ovsdb-tool.log"));
+        super::once(tool.args(["create", FILE, SCHEMA]), children).await?;
+    }
+    let database = Program::new("/usr/sbin/ovsdb-server", format!("{LOGS}/ovsdb-server.log")).args([
+        FILE,
+        "--remote=punix:/run/openvswitch/db.sock",
+        "--pidfile=/run/openvswitch/ovsdb-server.pid",
+        "-vconsole:warn",
+    ]);
+    let database = database.supervise(children);
+    insist(reporter, "preparing the switch's database", async || {
+        tokio::time::timeout(Duration::from_secs(10), prepare())
+            .await
+            .during("waiting for the switch's database")?
+    })
+    .await;
+    let daemon = Program::new("/usr/sbin/ovs-vswitchd", format!("{LOGS}/ovs-vswitchd.log")).args([
+        SOCKET,
+        "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
+        "-vconsole:info",
+    ]);
+    Ok(vec![database, daemon.supervise(children)])
+}
+
+/// The one row the daemon waits for. One thread of each kind is enough for a machine of a lab, of which there are many.
+async fn prepare() -> Result<()> {
+    let attempt = "preparing the switch's database";
+    let remote = SOCKET.parse().during(attempt)?;
+    let (client, driver) = Client::new(
+        Spec::new(DATABASE).table::<OpenVSwitch>(),
+        vec![remote],
+        Options { connect_timeout: Duration::from_secs(1), ..Options::default() },
+    );
+    let settled = async {
+        // Refusals only end this; that it is not there yet is what the driver gets over.
+        while client.ready().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let row = Wanted::ensure::<OpenVSwitch>("").put("other_config", "n-handler-threads", "1").put(
+            "other_config",
+            "n-revalidator-threads",
+            "1",
+        );
+        let owner = Owner::new("netferry.dev/owner", "lab", "netferry.dev/id");
+        client
+            .settle(&Desired::new().with(row), &owner, "lab: switch of a node")
+            .await
+            .during(attempt)
+            .map(drop)
+    };
+    tokio::select! {
+        done = settled => done,
+        () = driver.run() => Err(crate::error::LabError::failed(attempt, "the connection's driver ended")),
+    }
+}
