@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, version};
+use crate::{
+    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, operator, version,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Lab(lab::LabArgs),
     Demo(demo::DemoArgs),
     Agent(agent::AgentArgs),
+    Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
     HostInit(host_init::HostInitArgs),
     Crds(crds::CrdsArgs),

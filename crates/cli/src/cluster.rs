@@ -22,6 +22,16 @@ async fn connect(global: &Global) -> Result<Client, Failure> {
     Ok(Client::try_from(config).with_context(|| format!("preparing to talk to {address}"))?)
 }
 
+/// A client for a program that may run inside the cluster: the options, $KUBECONFIG, or the pod's own account.
+pub(crate) async fn connect_here(global: &Global) -> Result<Client, Failure> {
+    let named = global.kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
+    if named || std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+        return connect(global).await;
+    }
+    let config = Config::incluster().context("using the account of the pod this runs in")?;
+    Ok(Client::try_from(config).context("preparing to talk to the cluster this runs in")?)
+}
+
 /// Runs one conversation with the cluster to its end, or for as long as it may take.
 pub(crate) fn ask<T>(
     global: &Global,

@@ -14,6 +14,7 @@ mod lab;
 mod lab_pod;
 mod logs;
 mod man;
+mod operator;
 mod output;
 mod version;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::LabContainer(args) => lab::container(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Agent(args) => agent::run(&args, &cli.global),
+        Command::Operator(args) => operator::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::HostInit(args) => host_init::run(&args, cli.global.output),
         Command::Crds(args) => crds::run(&args),

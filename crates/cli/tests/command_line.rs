@@ -15,8 +15,19 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("output is text")
 }
 
-const COMMANDS: [&str; 10] =
-    ["doctor", "lab", "demo", "agent", "apiserver", "host-init", "crds", "version", "completions", "man"];
+const COMMANDS: [&str; 11] = [
+    "doctor",
+    "lab",
+    "demo",
+    "agent",
+    "operator",
+    "apiserver",
+    "host-init",
+    "crds",
+    "version",
+    "completions",
+    "man",
+];
 
 #[test]
 fn help_names_every_command_and_every_exit_code() {
