@@ -43,7 +43,15 @@ pub(super) fn width(source: &Source) -> usize {
         Source::Meta(Meta::IifName | Meta::OifName) => 16,
         Source::Meta(Meta::NfProto | Meta::L4Proto | Meta::PacketType) | Source::Ct(Ct::Direction) => 1,
         Source::Meta(Meta::EtherType) => 2,
-        Source::Meta(Meta::Length | Meta::Mark | Meta::IifGroup | Meta::OifGroup | Meta::Iif | Meta::Oif | Meta::Random)
+        Source::Meta(
+            Meta::Length
+            | Meta::Mark
+            | Meta::IifGroup
+            | Meta::OifGroup
+            | Meta::Iif
+            | Meta::Oif
+            | Meta::Random,
+        )
         | Source::Ct(Ct::State | Ct::Status | Ct::Mark) => 4,
         Source::Fib(fib) => match fib.result {
             FibResult::OifName => 16,
