@@ -11,3 +11,4 @@ pub mod name;
 pub mod net;
 pub mod overlay;
 pub mod port;
+pub mod rollout;

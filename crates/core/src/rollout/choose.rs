@@ -1,0 +1,228 @@
+//! Which nodes of a pool are told to move next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pool::{Node, Pool};
+use crate::name::NodeName;
+
+/// What is decided about a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// What to store as the pool's [`Pool::taken`] first, if it differs.
+    pub taken: BTreeSet<NodeName>,
+    /// Then, the nodes to be told the pool's target.
+    pub tell: Vec<NodeName>,
+    /// Why others that must move are not told.
+    pub left: BTreeMap<NodeName, NotNow>,
+}
+
+/// Why a node that must move is not told to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
+pub enum NotNow {
+    /// The pool is paused.
+    #[error("its pool is paused")]
+    Paused,
+    /// Whatever is rolled out says to wait.
+    #[error("{0}")]
+    Held(String),
+    /// It is away for a reason of its own.
+    #[error("it is not ready")]
+    NotReady,
+    /// As many as may be away are.
+    #[error("{}", busy(.0))]
+    Busy(Vec<NodeName>),
+    /// Others are still to move before the node this is decided on.
+    #[error("the operator runs on it, so it moves last")]
+    Last,
+}
+
+fn busy(nodes: &[NodeName]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeName::to_string).collect();
+    format!("as many as may be away are: {}", names.join(", "))
+}
+
+/// Chooses nodes of a pool.
+///
+/// A zone is finished before the next, inside a zone the oldest go first. Nodes that are away count against the limit
+/// whatever took them away. A node that was taken is told a newer target at once: it is away already, and what it is
+/// doing is no longer wanted.
+///
+/// # Guarantees
+///
+/// What is told is taken, and what is taken, together with every other node that is known to be away, is never more
+/// than the pool's limit unless it was before.
+///
+/// `nodes` are the pool's, `operator` is the node this is decided on, `held` is why whatever is rolled out says to wait.
+pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+    let by_name: BTreeMap<&NodeName, &Node> = nodes.iter().map(|node| (&node.name, node)).collect();
+    let Some(target) = pool.target.as_deref() else {
+        return Choice { taken: pool.taken.clone(), ..Choice::default() };
+    };
+    let told = |node: &Node| node.desired.as_deref() == Some(target);
+    // A node that is gone takes its place along; one that is back gives it up.
+    let away = |name: &&NodeName| {
+        by_name.get(*name).is_some_and(|node| !(told(node) && node.is_done() && node.is_ready()))
+    };
+    let mut taken: BTreeSet<NodeName> = pool.taken.iter().filter(away).cloned().collect();
+    let stopped = match held {
+        _ if pool.paused => Some(NotNow::Paused),
+        Some(why) => Some(NotNow::Held(why.to_owned())),
+        None => None,
+    };
+    let mut tell: Vec<NodeName> = Vec::new();
+    if stopped.is_none() {
+        tell.extend(taken.iter().filter(|name| !told(by_name[name])).cloned());
+    }
+    let failing = |node: &&Node| told(node) && node.is_failing();
+    let mut busy: BTreeSet<NodeName> = taken.clone();
+    busy.extend(nodes.iter().filter(|n| n.is_unavailable() || failing(n)).map(|n| n.name.clone()));
+    let mut left = BTreeMap::new();
+    let mut candidates: Vec<&Node> = Vec::new();
+    for node in nodes.iter().filter(|node| !told(node) && !taken.contains(&node.name)) {
+        match &stopped {
+            Some(why) => _ = left.insert(node.name.clone(), why.clone()),
+            None if !node.is_ready() => _ = left.insert(node.name.clone(), NotNow::NotReady),
+            None => candidates.push(node),
+        }
+    }
+    candidates.sort_by_key(|node| place(node));
+    if let Some(at) = candidates.iter().position(|node| Some(&node.name) == operator)
+        && (candidates.len() > 1 || !taken.is_empty())
+    {
+        let own = candidates.remove(at);
+        left.insert(own.name.clone(), NotNow::Last);
+    }
+    let capacity = pool.limit(nodes.len()).saturating_sub(busy.len());
+    for (at, node) in candidates.into_iter().enumerate() {
+        if at < capacity {
+            taken.insert(node.name.clone());
+            tell.push(node.name.clone());
+        } else {
+            let others = busy.iter().chain(&tell).cloned().collect::<BTreeSet<_>>();
+            left.insert(node.name.clone(), NotNow::Busy(others.into_iter().collect()));
+        }
+    }
+    Choice { taken, tell, left }
+}
+
+fn place(node: &Node) -> (bool, String, u64, NodeName) {
+    let zone = node.labels.get("topology.kubernetes.io/zone").filter(|zone| !zone.is_empty());
+    (zone.is_none(), zone.unwrap_or_default().to_owned(), node.created, node.name.clone())
+}
+
+/// Whether new pods should rather go elsewhere: the node is still to be moved, and they would be evicted again.
+pub fn to_be_moved(pool: &Pool, node: &Node) -> bool {
+    pool.target.is_some() && node.desired != pool.target
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pool::testing::{name, node, pool};
+    use super::super::pool::{MaxUnavailable, NodeState, Truth};
+    use super::*;
+    use crate::label::Labels;
+
+    fn done(node_name: &str) -> Node {
+        node(node_name, "old", "old", NodeState::Done)
+    }
+
+    fn tell(pool: &Pool, nodes: &[Node]) -> Vec<String> {
+        choose(pool, nodes, None, None).tell.iter().map(NodeName::to_string).collect()
+    }
+
+    fn with_limit(limit: u32) -> Pool {
+        Pool { max_unavailable: MaxUnavailable::Number(limit), ..pool("worker", "new") }
+    }
+
+    #[test]
+    fn as_many_as_may_be_away_are_told_and_no_more() {
+        use NodeState::{Degraded, Done, Working};
+        let moving = |n: &str| node(n, "old", "new", Working);
+        let unready = |n: &str| Node { ready: Some(Truth::False), ..done(n) };
+        #[rustfmt::skip]
+        let rows: Vec<(&str, u32, Vec<Node>, &[&str])> = vec![
+            ("one of three", 1, vec![done("a"), done("b"), done("c")], &["a"]),
+            ("two of three", 2, vec![done("a"), done("b"), done("c")], &["a", "b"]),
+            ("more than there are", 9, vec![done("a"), done("b")], &["a", "b"]),
+            ("one under way", 1, vec![moving("a"), done("b"), done("c")], &[]),
+            ("one under way of two", 2, vec![moving("a"), done("b"), done("c")], &["b"]),
+            ("told but not begun", 1, vec![node("a", "old", "new", Done), done("b")], &[]),
+            ("one not ready by itself", 1, vec![unready("a"), done("b")], &[]),
+            ("one not ready of two", 2, vec![unready("a"), done("b"), done("c")], &["b"]),
+            ("cordoned by somebody", 1, vec![Node { unschedulable: true, ..done("a") }, done("b")], &[]),
+            ("one failing at this", 1, vec![node("a", "old", "new", Degraded), done("b")], &[]),
+            ("one failing at this of two", 2, vec![node("a", "old", "new", Degraded), done("b"), done("c")], &["b"]),
+            ("failing at something older", 1, vec![node("a", "old", "bad", Degraded), done("b")], &["a"]),
+            ("all there", 1, vec![node("a", "new", "new", Done)], &[]),
+            ("degraded where it should be", 1, vec![node("a", "new", "new", Degraded), done("b")], &[]),
+        ];
+        for (what, limit, nodes, expected) in rows {
+            assert_eq!(tell(&with_limit(limit), &nodes), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_paused_pool_and_a_held_rollout_tell_nobody_and_say_why() {
+        let paused = Pool { paused: true, ..with_limit(2) };
+        let nodes = [done("a"), node("b", "old", "new", NodeState::Working)];
+        let choice = choose(&paused, &nodes, None, None);
+        assert_eq!((choice.tell, choice.left), (vec![], BTreeMap::from([(name("a"), NotNow::Paused)])));
+        let choice = choose(&with_limit(2), &nodes, None, Some("packets are lost"));
+        assert_eq!(choice.left[&name("a")].to_string(), "packets are lost");
+        assert_eq!(choice.tell, []);
+    }
+
+    #[test]
+    fn a_zone_is_finished_before_the_next_the_oldest_first() {
+        let at = |n: &str, zone: Option<&str>, created| Node {
+            labels: zone.map(|zone| ("topology.kubernetes.io/zone", zone)).into_iter().collect::<Labels>(),
+            created,
+            ..done(n)
+        };
+        let nodes = [
+            at("a", None, 0),
+            at("b", Some("z2"), 1),
+            at("c", Some("z1"), 9),
+            at("d", Some("z1"), 3),
+            at("e", None, 5),
+            at("f", Some("z2"), 0),
+        ];
+        assert_eq!(tell(&with_limit(9), &nodes), ["d", "c", "f", "b", "a", "e"]);
+    }
+
+    #[test]
+    fn the_operators_own_node_moves_when_all_others_have() {
+        let own = name("a");
+        let told = |pool: &Pool, nodes: &[Node]| choose(pool, nodes, Some(&own), None).tell;
+        let nodes = [done("a"), done("b")];
+        assert_eq!(told(&with_limit(5), &nodes), [name("b")]);
+        assert_eq!(choose(&with_limit(5), &nodes, Some(&own), None).left[&own], NotNow::Last);
+        let on_its_way = Pool { taken: BTreeSet::from([name("b")]), ..with_limit(5) };
+        assert_eq!(told(&on_its_way, &[done("a"), node("b", "old", "new", NodeState::Working)]), []);
+        assert_eq!(told(&with_limit(5), &[done("a"), node("b", "new", "new", NodeState::Done)]), [name("a")]);
+    }
+
+    #[test]
+    fn a_taken_node_counts_though_news_of_it_are_old() {
+        let pool = Pool { taken: BTreeSet::from([name("b")]), ..with_limit(1) };
+        let choice = choose(&pool, &[done("a"), done("b")], None, None);
+        assert_eq!(choice.tell, [name("b")], "it may never have been told");
+        assert_eq!(choice.left[&name("a")].to_string(), "as many as may be away are: b");
+    }
+
+    #[test]
+    fn a_taken_node_gives_its_place_up_when_it_is_back_or_gone() {
+        let pool = Pool { taken: BTreeSet::from([name("b"), name("gone")]), ..with_limit(1) };
+        let back = node("b", "new", "new", NodeState::Done);
+        assert_eq!(choose(&pool, &[done("a"), back.clone()], None, None).taken, BTreeSet::from([name("a")]));
+        let cordoned = Node { unschedulable: true, ..back };
+        assert_eq!(choose(&pool, &[done("a"), cordoned], None, None).taken, BTreeSet::from([name("b")]));
+    }
+
+    #[test]
+    fn a_taken_node_is_told_a_newer_target_at_once() {
+        let pool = Pool { taken: BTreeSet::from([name("b")]), target: Some("newer".into()), ..with_limit(1) };
+        let nodes = [done("a"), Node { unschedulable: true, ..node("b", "old", "new", NodeState::Working) }];
+        assert_eq!(tell(&pool, &nodes), ["b"]);
+    }
+}
