@@ -20,6 +20,8 @@ pub(super) async fn furnish(client: &Client, options: &Options) -> Result<()> {
         let object: Value = serde_saphyr::from_str(&text).during(format!("reading {file}"))?;
         apply(client, object).await?;
     }
+    // The operator's lease is there.
+    apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "netferry"}})).await?;
     apply(client, network(options)).await
 }
 
