@@ -21,6 +21,8 @@ pub struct Paths {
     pub ovn_schemas: PathBuf,
     /// Ours, gone with a reboot.
     pub run: PathBuf,
+    /// The CNI configuration runtimes read.
+    pub cni_config: PathBuf,
     /// Ours, kept: what a node needs to heal itself without the API.
     pub data: PathBuf,
 }
@@ -41,8 +43,14 @@ impl Paths {
             ovn_log: root.join("var/log/ovn"),
             ovn_schemas: PathBuf::from("/usr/share/ovn"),
             run: root.join("run/netferry"),
+            cni_config: root.join("etc/cni/net.d/10-netferry.conflist"),
             data: root.join("var/lib/netferry"),
         }
+    }
+
+    /// The socket the CNI plugin asks at.
+    pub fn cni_socket(&self) -> PathBuf {
+        self.run.join("cni.sock")
     }
 
     /// The socket of the switch's database.

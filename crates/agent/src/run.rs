@@ -1,11 +1,14 @@
 //! The agent as a whole.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::names;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
+use netferry_kernel::{IfName, Kernel};
 use netferry_ovs::client::LinkError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -13,13 +16,22 @@ use tokio::task::JoinSet;
 use crate::cluster::{self, Basis, Cache, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
+use crate::pods::objects::ApiPods;
+use crate::pods::server::{NotListening, Server};
+use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::switch;
 use crate::zone::daemons::{Daemons, StartError};
-use crate::zone::{Heard, Keeper, Model, News, Requests, Stores, ZoneHandle};
+use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle};
+
+/// How often it is seen to that the CNI configuration is there.
+const CONFIG_EVERY: Duration = Duration::from_secs(10);
 
 /// Why an agent ends by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The kernel does not talk to us.
+    #[error("talking to the kernel; are we root?")]
+    Kernel(#[source] netferry_kernel::Error),
     /// The zone's daemons cannot be started.
     #[error("starting the zone's daemons")]
     Daemons(#[from] StartError),
@@ -29,6 +41,9 @@ pub enum RunError {
     /// The switch has no identity and could not be given one.
     #[error("giving the switch its identity")]
     Identity(#[source] netferry_ovs::SettleError),
+    /// The plugin cannot ask us.
+    #[error("opening the socket of the CNI plugin")]
+    Socket(#[source] NotListening),
 }
 
 /// What the parts of an agent share.
@@ -38,25 +53,27 @@ struct Agent {
     stores: Stores,
     datapath: Datapath,
     requests: Requests,
-    host: watch::Sender<Option<HostPlan>>,
+    outlook: Outlook,
     own: watch::Sender<Option<Node>>,
 }
 
 /// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
 pub async fn run(config: Config, client: kube::Client) -> Result<(), RunError> {
+    let kernel = Arc::new(Kernel::here().map_err(RunError::Kernel)?);
     let mut cache = Cache::read(&config.paths.data);
     let _daemons = Daemons::keep(&config.paths).await?;
     let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;
     let last_known = cache.node(config.node.as_str());
     switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
-    let (_handle, requests) = ZoneHandle::new();
+    let (handle, requests) = ZoneHandle::new();
     let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
     let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
     let datapath = config.datapath.unwrap_or_else(switch::datapath);
-    let host = watch::Sender::new(None);
-    let agent = Agent { config, client, stores, datapath, requests, host, own };
+    let outlook = Outlook::default();
+    let agent = Agent { config, client, stores, datapath, requests, outlook, own };
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
+    agent.attach_pods(&mut tasks, handle, kernel)?;
     let mut session: Option<Session> = None;
     loop {
         let written = networks_seen.borrow_and_update().clone();
@@ -93,6 +110,36 @@ struct Session {
 }
 
 impl Agent {
+    /// Answers the CNI plugin, and says so to the runtime last of all.
+    fn attach_pods(
+        &self,
+        tasks: &mut JoinSet<()>,
+        handle: ZoneHandle,
+        kernel: Arc<Kernel>,
+    ) -> Result<(), RunError> {
+        let paths = &self.config.paths;
+        let (objects, follow) = ApiPods::new(self.client.clone(), &self.config.node);
+        let pods = Pods::new(Parts {
+            settings: pods::Settings { ovn_run: paths.ovn_run.clone(), ..pods::Settings::default() },
+            kernel,
+            switch: self.stores.switch.clone(),
+            southbound: Some(self.stores.southbound.clone()),
+            ports: Arc::new(handle),
+            objects,
+            place: self.outlook.place.subscribe(),
+            readiness: self.outlook.readiness.subscribe(),
+        });
+        let server = Server::open(&paths.cni_socket()).map_err(RunError::Socket)?;
+        let (links, _) = watch::channel::<BTreeSet<IfName>>(BTreeSet::new());
+        let keeper = pods.clone();
+        tasks.spawn(follow);
+        tasks.spawn(async move { keeper.keep(links).await });
+        tasks.spawn(server.run(pods));
+        let readiness = self.outlook.readiness.subscribe();
+        tasks.spawn(announce(readiness, paths.cni_config.clone(), paths.cni_socket()));
+        Ok(())
+    }
+
     fn session(&self, basis: Basis, cache: &Cache) -> Session {
         let me = self.config.node.clone();
         tracing::info!(node = %me, mtu = %basis.mtu, datapath = ?self.datapath, "keeping the zone");
@@ -104,8 +151,8 @@ impl Agent {
         }
         let mut tasks = JoinSet::new();
         let (heard, hearing) = mpsc::channel::<Heard>(64);
-        let (host, requests) = (self.host.clone(), self.requests.clone());
-        let mut keeper = Keeper::new(model, &self.stores, self.datapath, hearing, requests, host);
+        let (outlook, requests) = (self.outlook.clone(), self.requests.clone());
+        let mut keeper = Keeper::new(model, &self.stores, self.datapath, hearing, requests, outlook);
         keeper.resync = self.config.resync;
         if self.datapath == Datapath::Userspace {
             let tunnels = TunnelNeighbours::new(&self.config.paths.ovs_run, names::EXTERNAL_BRIDGE);
@@ -115,5 +162,26 @@ impl Agent {
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), me, basis.clone(), heard, self.own.clone()));
         Session { basis, _tasks: tasks }
+    }
+}
+
+/// Writes the CNI configuration once pods can be started, and again should somebody remove it.
+async fn announce(mut readiness: watch::Receiver<Readiness>, file: PathBuf, socket: PathBuf) {
+    if readiness.wait_for(|now| *now == Readiness::Ready).await.is_err() {
+        return;
+    }
+    loop {
+        match conflist::write(&file, &socket) {
+            Ok(true) => tracing::info!(file = %file.display(), "pods can be started"),
+            Ok(false) => {}
+            Err(error) => {
+                let error = &error as &(dyn std::error::Error + Send + Sync);
+                tracing::error!(
+                    error = error as &dyn std::error::Error,
+                    "the runtime was not told that pods can be started"
+                );
+            }
+        }
+        tokio::time::sleep(CONFIG_EVERY).await;
     }
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use netferry_core::name::ObjectName;
 use netferry_core::overlay::cluster::Pod;
 use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::pods::{PodPorts, ZoneUnavailable};
 
 /// The zone could not do it now; asking again later is right.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,5 +71,15 @@ impl ZoneHandle {
         let (answer, answered) = oneshot::channel();
         self.requests.send(request(answer)).await.map_err(|_| Unavailable::Ending)?;
         answered.await.unwrap_or(Err(Unavailable::Ending))
+    }
+}
+
+impl PodPorts for ZoneHandle {
+    fn put(&self, pod: Pod) -> BoxFuture<'_, Result<(), ZoneUnavailable>> {
+        ZoneHandle::put(self, pod).map_err(|why| ZoneUnavailable(why.into())).boxed()
+    }
+
+    fn remove(&self, pod: ObjectName, uid: String) -> BoxFuture<'_, Result<(), ZoneUnavailable>> {
+        ZoneHandle::remove(self, pod, uid).map_err(|why| ZoneUnavailable(why.into())).boxed()
     }
 }

@@ -23,6 +23,7 @@ use super::stores::Stores;
 use super::write::{Store, Which};
 use crate::cluster::fingerprint;
 use crate::host::neighbours::{Peers, TunnelNeighbours};
+use crate::pods::{Place, Readiness};
 
 /// Between attempts to bring a database in line that did not take what was wanted.
 const RETRY: Duration = Duration::from_millis(500);
@@ -40,6 +41,28 @@ pub enum Heard {
     Complete,
 }
 
+/// What the zone tells others.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// What the host must have; nothing while the node has no place.
+    pub host: watch::Sender<Option<HostPlan>>,
+    /// The node's place, for its pods; nothing while it has none.
+    pub place: watch::Sender<Option<Arc<Place>>>,
+    /// Whether pods can be attached.
+    pub readiness: watch::Sender<Readiness>,
+}
+
+impl Default for Outlook {
+    fn default() -> Outlook {
+        let waiting = Readiness::NotReady(Unavailable::NotYet.to_string());
+        Outlook {
+            host: watch::Sender::new(None),
+            place: watch::Sender::new(None),
+            readiness: watch::Sender::new(waiting),
+        }
+    }
+}
+
 /// The task.
 #[derive(Debug)]
 pub struct Keeper {
@@ -49,7 +72,8 @@ pub struct Keeper {
     switch: Store,
     requests: Requests,
     heard: mpsc::Receiver<Heard>,
-    host: watch::Sender<Option<HostPlan>>,
+    outlook: Outlook,
+    datapath: Datapath,
     neighbours: BTreeMap<NodeName, (IpAddr, Mac)>,
     tunnels: Option<(TunnelNeighbours, watch::Sender<Peers>)>,
     complete: bool,
@@ -59,14 +83,14 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of the zone of `model` that obeys `requests` and tells `host` what the host must have.
+    /// A keeper of the zone of `model` that obeys `requests` and tells others its `outlook`.
     pub fn new(
         model: Model,
         stores: &Stores,
         datapath: Datapath,
         heard: mpsc::Receiver<Heard>,
         requests: Requests,
-        host: watch::Sender<Option<HostPlan>>,
+        outlook: Outlook,
     ) -> Keeper {
         Keeper {
             model,
@@ -75,7 +99,8 @@ impl Keeper {
             switch: Store::new(Which::Switch(datapath), &stores.switch),
             requests,
             heard,
-            host,
+            outlook,
+            datapath,
             neighbours: BTreeMap::new(),
             tunnels: None,
             complete: false,
@@ -195,6 +220,7 @@ impl Keeper {
         }
         let settled = self.model.settle();
         if self.model.node().is_none() {
+            self.ready(Readiness::NotReady(Unavailable::NoPlace.to_string()));
             return refuse(answers, &Unavailable::NoPlace);
         }
         self.report(settled.left_out);
@@ -204,8 +230,13 @@ impl Keeper {
         self.southbound.bring(rows, &settled.change).await;
         let refused = self.northbound.bring(rows, &settled.change).await;
         if settled.host {
-            self.host.send_replace(self.model.host());
+            self.outlook.host.send_replace(self.model.host());
         }
+        self.tell_place();
+        self.ready(match &refused {
+            None => Readiness::Ready,
+            Some(why) => Readiness::NotReady(Unavailable::Database(why.clone()).to_string()),
+        });
         for Answer { pod, put, answer } in answers {
             let said = match (self.reported.get(&Part::Pod(pod)), &refused) {
                 (Some(why), _) if put => Err(Unavailable::LeftOut(why.to_string())),
@@ -214,6 +245,30 @@ impl Keeper {
             };
             // Nobody waiting any more is fine.
             let _ = answer.send(said);
+        }
+    }
+
+    fn ready(&self, now: Readiness) {
+        self.outlook.readiness.send_if_modified(|last| {
+            let differs = *last != now;
+            *last = now;
+            differs
+        });
+    }
+
+    fn tell_place(&self) {
+        let Some(zone) = self.model.zone() else { return };
+        let same =
+            |place: &Place| (&place.node, &place.networks, place.mtu) == (zone.node, zone.networks, zone.mtu);
+        if !self.outlook.place.borrow().as_deref().is_some_and(same) {
+            self.outlook.place.send_replace(Some(Arc::new(Place {
+                networks: zone.networks.clone(),
+                topology: zone.topology.clone(),
+                node: zone.node.clone(),
+                mtu: zone.mtu,
+                sends: None,
+                datapath: self.datapath,
+            })));
         }
     }
 

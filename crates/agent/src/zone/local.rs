@@ -4,12 +4,15 @@
 //! switch knows which pods are attached, whatever the API says. A pod's port stays for as long as it is attached: an
 //! API that has lost it must not take its network away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use netferry_core::label::Labels;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Addresses;
 use netferry_core::overlay::cluster::Pod;
+
+/// How many withdrawn pods are remembered: more than end on a node while the API is a moment behind.
+const REMEMBERED: usize = 512;
 
 /// A pod's attachment, as the switch tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,8 +29,6 @@ struct Known {
     api: Option<Pod>,
     put: Option<Pod>,
     attached: Option<Attached>,
-    /// The UID that was withdrawn: the API may go on telling of it for a while.
-    withdrawn: Option<String>,
 }
 
 impl Known {
@@ -41,11 +42,13 @@ impl Known {
 pub struct LocalPods {
     me: NodeName,
     here: BTreeMap<ObjectName, Known>,
+    /// UIDs that were withdrawn, the latest last: the API may go on telling of them for a while.
+    withdrawn: VecDeque<String>,
 }
 
 impl LocalPods {
     pub(super) fn new(me: NodeName) -> LocalPods {
-        LocalPods { me, here: BTreeMap::new() }
+        LocalPods { me, here: BTreeMap::new(), withdrawn: VecDeque::new() }
     }
 
     /// What the API says of a pod of this node.
@@ -56,10 +59,8 @@ impl LocalPods {
     /// A pod that is being attached.
     pub fn put(&mut self, pod: Pod) {
         let name = pod.name.clone();
-        self.change(&name, |known| {
-            known.withdrawn = None;
-            known.put = Some(pod);
-        });
+        self.withdrawn.retain(|uid| *uid != pod.uid);
+        self.change(&name, |known| known.put = Some(pod));
     }
 
     /// A pod that is attached no more, if it is this one.
@@ -67,8 +68,11 @@ impl LocalPods {
         self.change(name, |known| {
             known.put = known.put.take().filter(|pod| pod.uid != uid);
             known.attached = known.attached.take().filter(|attached| attached.uid != uid);
-            known.withdrawn = Some(uid.to_owned());
         });
+        self.withdrawn.push_back(uid.to_owned());
+        if self.withdrawn.len() > REMEMBERED {
+            self.withdrawn.pop_front();
+        }
     }
 
     /// What the switch says of a pod.
@@ -113,6 +117,6 @@ impl LocalPods {
                 ports: vec![],
             }));
         }
-        known.api.clone().filter(|pod| known.withdrawn.as_ref() != Some(&pod.uid))
+        known.api.clone().filter(|pod| !self.withdrawn.contains(&pod.uid))
     }
 }

@@ -15,7 +15,7 @@ mod wanted;
 mod write;
 
 pub use handle::{Requests, Unavailable, ZoneHandle};
-pub use keep::{Heard, Keeper};
+pub use keep::{Heard, Keeper, Outlook};
 pub use local::{Attached, LocalPods};
 pub use model::{Kind, LeftOut, Model, News, Part, Settled};
 pub use stores::Stores;

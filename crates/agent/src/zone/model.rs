@@ -597,3 +597,7 @@ impl Model {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

@@ -49,4 +49,46 @@ impl World {
         )
         .await;
     }
+
+    /// A Service of port 80 at this address, and who answers on 8080.
+    pub(crate) async fn put_service(&self, name: &str, address: &str, backends: &[&str]) {
+        self.put(
+            "v1",
+            "Service",
+            "services",
+            json!({
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"clusterIP": address, "ports": [{"port": 80, "targetPort": 8080}]},
+            }),
+        )
+        .await;
+        self.put_slice(name, backends).await;
+    }
+
+    /// Who answers for a Service.
+    pub(crate) async fn put_slice(&self, service: &str, backends: &[&str]) {
+        let endpoint = |address: &&str| json!({"addresses": [address], "conditions": {"ready": true}});
+        self.put(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            "endpointslices",
+            json!({
+                "metadata": {
+                    "name": format!("{service}-1"), "namespace": "default",
+                    "labels": {"kubernetes.io/service-name": service},
+                },
+                "addressType": "IPv4",
+                "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+                "endpoints": backends.iter().map(endpoint).collect::<Vec<_>>(),
+            }),
+        )
+        .await;
+    }
+
+    /// Deletes an object, at once.
+    pub(crate) async fn delete(&self, version: &str, kind: &str, plural: &str, namespace: &str, name: &str) {
+        let api = self.api(version, kind, plural, Some(namespace).filter(|namespace| !namespace.is_empty()));
+        let now = kube::api::DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
+        api.delete(name, &now).await.expect("it is there");
+    }
 }

@@ -1,5 +1,6 @@
 //! A node for a test: a directory for its files, a switch in a network namespace of its own, an API.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -7,12 +8,16 @@ use std::time::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use netferry_agent::{Config, Paths};
+use netferry_apiserver::pki::Pki;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::overlay::zone::Datapath;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 /// Long enough for a busy machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,10 +70,21 @@ impl Drop for Leashed {
     }
 }
 
+/// An API behind a listener, as agents reach it.
+struct Listening {
+    stop: oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
 /// A node.
 pub(crate) struct World {
     dir: tempfile::TempDir,
     _switch: Leashed,
+    server: ApiServer,
+    pki: Pki,
+    address: SocketAddr,
+    listening: Option<Listening>,
+    /// Talks to the API directly, also while agents cannot reach it.
     pub(crate) client: Client,
 }
 
@@ -81,13 +97,56 @@ impl World {
         let switch = start_switch(&paths.ovs_run);
         let server = ApiServer::open(Settings::default()).expect("a server in memory");
         let client = Client::new(server.router(), "default");
-        let world = World { dir, _switch: switch, client };
+        let pki = Pki::fresh(&[]).expect("certificates");
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut world = World { dir, _switch: switch, server, pki, address, listening: None, client };
+        world.listen().await;
         world.make_networks().await;
         until("the switch", || {
             world.vsctl(&["get", "open", ".", "datapath_types"]).filter(|types| types.contains("netdev"))
         })
         .await;
         world
+    }
+
+    /// Has the API listen where agents look for it.
+    pub(crate) async fn listen(&mut self) {
+        self.listen_as(self.server.clone()).await;
+    }
+
+    /// Has an API without any memory listen in its place.
+    pub(crate) async fn listen_without_memory(&mut self) {
+        self.listen_as(ApiServer::open(Settings::default()).expect("a server in memory")).await;
+    }
+
+    async fn listen_as(&mut self, server: ApiServer) {
+        assert!(self.listening.is_none(), "one at a time");
+        let listener = TcpListener::bind(self.address).await.expect("the port is free");
+        self.address = listener.local_addr().expect("its address");
+        let (stop, stopped) = oneshot::channel();
+        let pki = self.pki.clone();
+        let serving = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.serve(listener, &pki, stopped).await.expect("serves");
+        });
+        self.listening = Some(Listening { stop, serving });
+    }
+
+    /// Has nobody listen, and cuts who is connected.
+    pub(crate) async fn hang_up(&mut self) {
+        let Listening { stop, serving } = self.listening.take().expect("it listens");
+        drop(stop);
+        serving.await.expect("it ends");
+    }
+
+    /// A client as an agent has one.
+    pub(crate) async fn remote_client(&self) -> Client {
+        let text = self.pki.kubeconfig(&format!("https://{}", self.address));
+        let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
     }
 
     pub(crate) fn config(&self, node: &str) -> Config {
@@ -193,6 +252,76 @@ impl World {
     /// `ovn-sbctl`.
     pub(crate) fn sbctl(&self, arguments: &[&str]) -> Option<String> {
         run("ovn-sbctl", &self.paths().southbound_socket(), &[], arguments)
+    }
+
+    /// How many transactions of ours the zone's databases have seen.
+    pub(crate) fn transactions(&self) -> usize {
+        let count = |file: &str| {
+            let file = self.paths().ovn_data.join(file);
+            let log = Command::new("ovsdb-tool")
+                .args(["-m", "show-log"])
+                .arg(file)
+                .output()
+                .expect("ovsdb-tool runs");
+            String::from_utf8_lossy(&log.stdout).matches("netferry agent").count()
+        };
+        count("ovnnb_db.db") + count("ovnsb_db.db")
+    }
+
+    /// The last transactions of the zone's databases.
+    pub(crate) fn log(&self) -> String {
+        let show = |file: &str| {
+            let file = self.paths().ovn_data.join(file);
+            let log = Command::new("ovsdb-tool")
+                .args(["-mm", "show-log"])
+                .arg(file)
+                .output()
+                .expect("ovsdb-tool runs");
+            let text = String::from_utf8_lossy(&log.stdout).into_owned();
+            let at = text.len().saturating_sub(20_000);
+            text[at..].to_owned()
+        };
+        format!("{}\n======= southbound\n{}", show("ovnnb_db.db"), show("ovnsb_db.db"))
+    }
+
+    /// Everything the zone's databases hold of ours, as text: nothing that daemons write beside it.
+    pub(crate) fn rows(&self) -> String {
+        let nb = [
+            "logical_switch",
+            "logical_switch_port",
+            "logical_router",
+            "logical_router_port",
+            "acl",
+            "logical_router_static_route",
+            "load_balancer",
+            "load_balancer_group",
+            "port_group",
+            "address_set",
+            "nat",
+        ];
+        let columns = |table: &str| match table {
+            "logical_switch_port" => "name,type,addresses,port_security,options,external_ids",
+            "logical_switch" => "name,other_config,external_ids",
+            "logical_router" => "name,options,external_ids",
+            "logical_router_port" => "name,mac,networks,external_ids",
+            "acl" => "name,direction,priority,match,action,options,external_ids",
+            "logical_router_static_route" => "ip_prefix,nexthop,policy,external_ids",
+            "load_balancer" => "name,protocol,vips,options,external_ids",
+            "load_balancer_group" => "name",
+            "port_group" => "name,external_ids",
+            "address_set" => "name,addresses,external_ids",
+            _ => "type,external_ip,logical_ip,external_ids",
+        };
+        let mut text = String::new();
+        for table in nb {
+            let columns = format!("--columns={}", columns(table));
+            let all =
+                self.nbctl(&["--format=csv", "--no-headings", &columns, "list", table]).unwrap_or_default();
+            let mut lines: Vec<&str> = all.lines().collect();
+            lines.sort_unstable();
+            text.push_str(&format!("{table}\n{}\n", lines.join("\n")));
+        }
+        text
     }
 
     /// The process of one of the zone's daemons.

@@ -5,16 +5,23 @@ use serde_json::json;
 use crate::world::{World, until};
 
 /// An agent that runs for as long as this is kept.
-struct Agent(tokio::task::JoinHandle<()>);
+pub(crate) struct Agent(tokio::task::JoinHandle<()>);
 
 impl Agent {
-    fn start(world: &World, node: &str) -> Agent {
-        let running = netferry_agent::run(world.config(node), world.client.clone());
+    pub(crate) async fn start(world: &World, node: &str) -> Agent {
+        let running = netferry_agent::run(world.config(node), world.remote_client().await);
         Agent(tokio::spawn(async move {
             if let Err(error) = running.await {
                 panic!("the agent ended: {error:?}");
             }
         }))
+    }
+
+    /// Ends it at whatever it is doing.
+    pub(crate) async fn end(self) {
+        self.0.abort();
+        let mut this = self;
+        let _ = (&mut this.0).await;
     }
 }
 
@@ -24,36 +31,134 @@ impl Drop for Agent {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_and_pods_in_the_api_become_rows_of_the_zone() {
+/// Two nodes with a pod each, and the agent of the first has done what there is to do.
+pub(crate) async fn two_nodes() -> (World, Agent) {
     let world = World::start().await;
     world.put_node(1).await;
     world.put_node(2).await;
-    world.put_pod(1, "here", 5, json!({})).await;
-    world.put_pod(2, "there", 5, json!({})).await;
-    let _agent = Agent::start(&world, "n1");
-    let port = until("the pod's port", || {
-        world.nbctl(&["lsp-get-addresses", "default_here"]).filter(|text| !text.is_empty())
-    })
-    .await;
-    assert_eq!(port, "0a:58:0a:f4:01:05 10.244.1.5");
-    assert!(world.nbctl(&["lsp-get-addresses", "default_there"]).is_none(), "others' pods have no port here");
+    world.put_pod(1, "here", 5, json!({"app": "web"})).await;
+    world.put_pod(2, "there", 5, json!({"app": "client"})).await;
+    let agent = Agent::start(&world, "n1").await;
+    settled(&world).await;
+    (world, agent)
+}
+
+async fn settled(world: &World) {
+    until("the other node's port bound", || bound(world)).await;
+    until("the pod's port", || addresses(world, "default_here")).await;
+}
+
+/// The chassis the other node's port is bound to, if it is the right one.
+pub(crate) fn bound(world: &World) -> Option<String> {
+    let find = ["--bare", "--columns=chassis", "find", "port_binding", "logical_port=tstor-n2"];
+    let bound = world.sbctl(&find).filter(|chassis| !chassis.is_empty())?;
+    let find = ["--bare", "--columns=_uuid", "find", "chassis", "name=chassis-2"];
+    world.sbctl(&find).filter(|chassis| *chassis == bound)
+}
+
+pub(crate) fn addresses(world: &World, port: &str) -> Option<String> {
+    world.nbctl(&["lsp-get-addresses", port]).filter(|text| !text.is_empty())
+}
+
+fn acls(world: &World, group: &str) -> String {
+    world.nbctl(&["--type=port-group", "acl-list", group]).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_and_pods_in_the_api_become_rows_of_the_zone() {
+    let (world, _agent) = two_nodes().await;
+    assert_eq!(addresses(&world, "default_here").unwrap(), "0a:58:0a:f4:01:05 10.244.1.5");
+    assert_eq!(addresses(&world, "default_there"), None, "others' pods have no port here");
     let routes = world.nbctl(&["lr-route-list", "ovn_cluster_router"]).unwrap();
     assert!(routes.contains("10.244.2.0/24") && routes.contains("100.88.0.3"), "{routes}");
     assert_eq!(world.vsctl(&["get", "open", ".", "external_ids:system-id"]).unwrap(), "chassis-1");
     assert_eq!(world.vsctl(&["get", "interface", "ovn-k8s-mp0", "external_ids:iface-id"]).unwrap(), "k8s-n1");
-    let bound = until("the other node's port", || {
-        world
-            .sbctl(&["--bare", "--columns=chassis", "find", "port_binding", "logical_port=tstor-n2"])
-            .filter(|chassis| !chassis.is_empty())
-    })
-    .await;
-    let chassis = world.sbctl(&["--bare", "--columns=_uuid", "find", "chassis", "name=chassis-2"]).unwrap();
-    assert_eq!(bound, chassis);
     until("the management port", || {
         world
             .vsctl(&["get", "interface", "ovn-k8s-mp0", "external_ids:ovn-installed"])
             .filter(|installed| installed.contains("true"))
+    })
+    .await;
+    until("the sign that pods can be started", || world.paths().cni_config.exists().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_agent_adopts_what_the_last_one_left_and_changes_no_row() {
+    let (mut world, agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5", "10.244.2.5"]).await;
+    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.96.0.10:80")))
+        .await;
+    agent.end().await;
+    let (before, rows) = (world.transactions(), world.rows());
+    for _ in 0..3 {
+        let agent = Agent::start(&world, "n1").await;
+        // It has looked at everything when it answers to what came after its start.
+        world.put_pod(1, "marker", 9, json!({})).await;
+        until("it works", || addresses(&world, "default_marker")).await;
+        world.delete("v1", "Pod", "pods", "default", "marker").await;
+        until("it works", || addresses(&world, "default_marker").is_none().then_some(())).await;
+        agent.end().await;
+    }
+    let made = world.transactions() - before;
+    assert_eq!(made, 6, "one for each marker that came and went, none for a restart: {}", world.log());
+    assert_eq!(world.rows(), rows);
+    // One that cannot reach the API takes nothing away either.
+    world.hang_up().await;
+    let agent = Agent::start(&world, "n1").await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    agent.end().await;
+    assert_eq!(world.transactions() - before, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects() {
+    let (world, _agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    let lb = |text: &'static str| move |all: &String| all.contains(text);
+    until("the load balancer", || world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080"))).await;
+    world.put_slice("web", &["10.244.1.5", "10.244.2.5"]).await;
+    until("a second backend", || world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080,10.244.2.5:8080")))
+        .await;
+    let names = world.nbctl(&["--bare", "--columns=name", "list", "load_balancer"]).unwrap();
+    assert!(names.contains("Service_default/web_TCP_cluster"), "{names}");
+    world.delete("v1", "Service", "services", "default", "web").await;
+    until("no load balancer", || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10"))).await;
+
+    world
+        .put(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "networkpolicies",
+            json!({
+                "metadata": {"name": "web", "namespace": "default"},
+                "spec": {
+                    "podSelector": {"matchLabels": {"app": "web"}},
+                    "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]}],
+                },
+            }),
+        )
+        .await;
+    let set = until("the peers' addresses", || {
+        let all = world.nbctl(&["--bare", "--columns=addresses", "list", "address_set"])?;
+        all.contains("10.244.2.5").then_some(all)
+    })
+    .await;
+    assert!(!set.contains("10.244.1.5"), "{set}");
+    let groups = world.nbctl(&["--bare", "--columns=name", "list", "port_group"]).unwrap();
+    let rules: String = groups.split_whitespace().map(|group| acls(&world, group)).collect();
+    assert!(rules.contains("drop") && rules.contains("allow-related"), "{rules}");
+    // A pod that matches later is let in; one that does not any more is not.
+    world.put_pod(2, "there", 5, json!({"app": "other"})).await;
+    world.put_pod(2, "late", 7, json!({"app": "client"})).await;
+    until("the other peer", || {
+        let all = world.nbctl(&["--bare", "--columns=addresses", "list", "address_set"])?;
+        (all.contains("10.244.2.7") && !all.contains("10.244.2.5")).then_some(())
+    })
+    .await;
+    world.delete("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "default", "web").await;
+    until("no rules", || {
+        let groups = world.nbctl(&["--bare", "--columns=name", "list", "port_group"])?;
+        (groups.split_whitespace().count() == 1).then_some(())
     })
     .await;
 }

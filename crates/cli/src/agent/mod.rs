@@ -71,6 +71,9 @@ struct Places {
     /// What the agent keeps until the next boot
     #[arg(long, value_name = "DIR", default_value = "/run/netferry")]
     run_dir: PathBuf,
+    /// The CNI configuration to write when pods can be started
+    #[arg(long, value_name = "FILE", default_value = netferry_agent::pods::conflist::DEFAULT)]
+    cni_config: PathBuf,
     /// What the agent keeps for longer: enough to heal the node without the API
     #[arg(long, value_name = "DIR", default_value = "/var/lib/netferry")]
     data_dir: PathBuf,
@@ -124,6 +127,7 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
             ovn_log: places.ovn_log_dir.clone(),
             ovn_schemas: places.ovn_schema_dir.clone(),
             run: places.run_dir.clone(),
+            cni_config: places.cni_config.clone(),
             data: places.data_dir.clone(),
         },
         resync: Duration::from_secs(args.resync),

@@ -50,7 +50,8 @@ crate::tables! { "OVN_Southbound";
         external_ids: Strings [merge],
     }
 
-    /// A logical port and the chassis it is on.
+    /// A logical port and the chassis it is on. `external_ids` is not among the columns: `ovn-northd` copies those of
+    /// the northbound port there, marks and all, and its rows would pass for ours.
     PortBinding = "Port_Binding" by Key::Columns(&["logical_port"]) => {
         logical_port: String,
         chassis: Option<Ref>,
@@ -62,7 +63,6 @@ crate::tables! { "OVN_Southbound";
         mac: StringSet [status],
         options: Strings [status],
         encap: Option<Ref> [status],
-        external_ids: Strings [merge],
     }
 
     /// A neighbour that a router has learned.

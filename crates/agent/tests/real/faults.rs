@@ -1,0 +1,142 @@
+//! What the zone does when things around it break.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::world::{World, until};
+use crate::zone::{Agent, addresses, bound, two_nodes};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_deleted_by_hand_comes_back() {
+    let (world, _agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080")))
+        .await;
+    let rows = world.rows();
+    let by_hand: [&[&str]; 9] = [
+        &["lsp-del", "default_here"],
+        &["lrp-del", "rtots-n1"],
+        &["lr-route-del", "ovn_cluster_router", "10.244.2.0/24"],
+        &["lsp-set-addresses", "default_here", "0a:00:00:00:00:01 10.9.9.9"],
+        &["--all", "destroy", "load_balancer"],
+        &["clear", "load_balancer_group", "clusterLBGroup", "load_balancer"],
+        &["pg-del", "clusterPortGroup"],
+        &["ls-del", "n1"],
+        &["lr-del", "ovn_cluster_router"],
+    ];
+    for hand in by_hand {
+        world.nbctl(hand).unwrap_or_else(|| panic!("{hand:?} is done"));
+        until(&format!("repair of {hand:?}"), || (world.rows() == rows).then_some(())).await;
+    }
+    until("a member of the group", || {
+        world
+            .nbctl(&["get", "load_balancer_group", "clusterLBGroup", "load_balancer"])
+            .filter(|all| all.len() > 2)
+    })
+    .await;
+    world.sbctl(&["chassis-del", "chassis-2"]).expect("done");
+    until("the other node's chassis and binding", || bound(&world)).await;
+    world.sbctl(&["lsp-unbind", "tstor-n2"]).expect("done");
+    until("the other node's binding", || bound(&world)).await;
+    world.vsctl(&["del-port", "br-int", "ovn-k8s-mp0"]).expect("done");
+    until("the management port", || world.vsctl(&["get", "interface", "ovn-k8s-mp0", "mtu_request"])).await;
+    world.vsctl(&["remove", "open", ".", "external_ids", "ovn-remote"]).expect("done");
+    until("the switch's settings", || world.vsctl(&["get", "open", ".", "external_ids:ovn-remote"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_ours_that_nobody_wants_goes_and_one_of_others_stays() {
+    let (world, _agent) = two_nodes().await;
+    world.nbctl(&["ls-add", "theirs"]).expect("done");
+    world
+        .nbctl(&["create", "address_set", "name=stray", "external_ids:netferry.dev/owner=overlay"])
+        .expect("done");
+    until("the stray is gone", || {
+        let all = world.nbctl(&["--bare", "--columns=name", "list", "address_set"])?;
+        (!all.contains("stray")).then_some(())
+    })
+    .await;
+    assert!(world.nbctl(&["ls-list"]).unwrap().contains("theirs"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_daemons_come_back_and_a_wiped_database_is_filled_again() {
+    let (world, _agent) = two_nodes().await;
+    let rows = world.rows();
+    for daemon in ["ovnnb_db", "ovnsb_db", "ovn-northd", "ovn-controller"] {
+        let pid = world.pid(daemon).expect("a pid");
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+        until(daemon, || world.pid(daemon).filter(|now| *now != pid)).await;
+    }
+    world.put_pod(1, "after", 8, json!({})).await;
+    until("a pod after all that", || addresses(&world, "default_after")).await;
+    world.delete("v1", "Pod", "pods", "default", "after").await;
+    until("as before", || (world.rows() == rows).then_some(())).await;
+
+    for (database, file) in [("ovnnb_db", "ovnnb_db.db"), ("ovnsb_db", "ovnsb_db.db")] {
+        let pid = world.pid(database).expect("a pid");
+        std::fs::remove_file(world.paths().ovn_data.join(file)).expect("it is there");
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+        until("the rows", || (world.pid(database) != Some(pid) && world.rows() == rows).then_some(())).await;
+        until("the other node's binding", || bound(&world)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
+    let (mut world, _agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080")))
+        .await;
+    let (rows, before) = (world.rows(), world.transactions());
+    world.hang_up().await;
+    world.listen_without_memory().await;
+    // Long enough for every watch to have listed again.
+    tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+    assert_eq!(world.rows(), rows);
+    assert_eq!(world.transactions(), before);
+    world.hang_up().await;
+    // What happened meanwhile is seen once the API is back.
+    world.delete("v1", "Service", "services", "default", "web").await;
+    world.delete("v1", "Node", "nodes", "", "n2").await;
+    world.put_pod(1, "new", 8, json!({})).await;
+    world.listen().await;
+    until("what is new", || addresses(&world, "default_new")).await;
+    until("what is gone", || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10"))).await;
+    until("who is gone", || {
+        let routes = world.nbctl(&["lr-route-list", "ovn_cluster_router"])?;
+        (!routes.contains("10.244.2.0/24")).then_some(())
+    })
+    .await;
+    assert!(addresses(&world, "default_here").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mangled_object_is_left_as_it_was_and_the_rest_goes_on() {
+    let world = World::start().await;
+    world.put_node(1).await;
+    world.put_node(2).await;
+    let mut broken = crate::objects::node_annotations(3);
+    broken["k8s.ovn.org/node-subnets"] = json!("{");
+    world.put("v1", "Node", "nodes", json!({"metadata": {"name": "n3", "annotations": broken}})).await;
+    // The place of another node.
+    world
+        .put(
+            "v1",
+            "Node",
+            "nodes",
+            json!({"metadata": {"name": "n4", "annotations": crate::objects::node_annotations(2)}}),
+        )
+        .await;
+    let _agent = Agent::start(&world, "n1").await;
+    until("the other node", || bound(&world)).await;
+    let ports = world.nbctl(&["lsp-list", "transit_switch"]).unwrap();
+    assert!(!ports.contains("tstor-n3") && !ports.contains("tstor-n4"), "{ports}");
+    let mut mangled = crate::objects::node_annotations(2);
+    mangled["k8s.ovn.org/node-id"] = json!("two");
+    world.put("v1", "Node", "nodes", json!({"metadata": {"name": "n2", "annotations": mangled}})).await;
+    world.put_pod(1, "after", 8, json!({})).await;
+    until("what came after", || addresses(&world, "default_after")).await;
+    assert!(bound(&world).is_some(), "a slip of somebody's hand cuts nobody off");
+}
