@@ -36,6 +36,7 @@ pub mod meter;
 pub mod node;
 mod options;
 pub mod paths;
+pub mod policy_table;
 mod program;
 pub mod programs;
 mod protocol;
