@@ -1,0 +1,364 @@
+//! What a node's own daemon does to get from one configuration to the next.
+
+use std::time::Duration;
+
+use super::drain::Request;
+use super::layout::{Drift, layout};
+use super::merge::Rendered;
+use super::pool::NodeState;
+
+/// What the daemon last said on its node.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Said {
+    /// The configuration it runs.
+    pub current: Option<String>,
+    /// What it is doing.
+    pub state: Option<NodeState>,
+    /// What is wrong; empty if nothing is.
+    pub reason: String,
+}
+
+/// A configuration by its name and age.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// The newest rendering of ours in it.
+    pub epoch: u64,
+}
+
+/// Everything a decision is made from.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// What the node is told to run, read again before every decision: what was withdrawn must not be tried further.
+    pub desired: Option<&'a Named>,
+    /// What its disk holds. The disk is right where it and the API differ: an API may have been restored from a
+    /// copy, a disk holds what will be booted.
+    pub disk: Option<&'a Named>,
+    /// Whether what the disk holds is in force only after a restart.
+    pub restart_due: bool,
+    /// Whether what is told would be.
+    pub restart_needed: bool,
+    /// Managed paths that are not as they should be.
+    pub drift: &'a [Drift],
+    /// Somebody said to go on in spite of that.
+    pub forced: bool,
+    /// What was said last.
+    pub said: &'a Said,
+    /// What was asked of the drain controller last.
+    pub asked: Option<&'a Request>,
+    /// What it fulfilled last.
+    pub fulfilled: Option<&'a Request>,
+    /// The cluster is this node: there is nowhere to drain to.
+    pub alone: bool,
+}
+
+/// What to do next.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Step {
+    /// Say this on the node.
+    Say(Said),
+    /// Ask the drain controller.
+    Ask(Request),
+    /// Wait for the drain controller.
+    AwaitDrain,
+    /// Write what is told to the disk, by [`super::journal`]; if it fails put back what was there, say so, and try
+    /// again after [`backoff`].
+    Take,
+    /// Restart the host.
+    Restart,
+    /// Nothing, until something changes.
+    Rest,
+}
+
+/// Time after which a failed attempt is repeated, the first being number 0.
+pub fn backoff(attempt: u32) -> Duration {
+    Duration::from_secs(1 << attempt.min(6)).min(Duration::from_secs(60))
+}
+
+/// Whether going from one configuration to another needs a restart: whatever differs, unless it is known to make no
+/// difference to a running node. `quiet` knows, by path and by what was and will be there.
+pub fn needs_restart(
+    booted: &Rendered,
+    new: &Rendered,
+    quiet: impl Fn(&str, Option<&[u8]>, Option<&[u8]>) -> bool,
+) -> bool {
+    use super::layout::Entry;
+    let (old, new) = (layout(&booted.spec), layout(&new.spec));
+    let file = |entry: Option<&Entry>| match entry {
+        Some(Entry::File { contents, .. }) => Some(contents.clone()),
+        Some(Entry::Symlink(_)) | None => None,
+    };
+    old.keys().chain(new.keys()).any(|path| {
+        let (was, is) = (old.get(path), new.get(path));
+        was != is && !quiet(path, file(was).as_deref(), file(is).as_deref())
+    })
+}
+
+/// Decides what the daemon does next.
+///
+/// # Guarantees
+///
+/// The host restarts only after the drain controller said that it is drained for the configuration on its disk, unless
+/// the node is alone. The node says `Done` only when its disk holds what it is told, that is in force, and it takes
+/// pods again. It never takes an older rendering than the one on its disk.
+///
+/// Pure, from what is true now: a daemon that died, and a host that lost power, go on from wherever they were.
+pub fn decide(facts: &Facts) -> Step {
+    let current = facts.said.current.clone();
+    let say = |state, reason: String| {
+        let said = Said { current: current.clone(), state: Some(state), reason };
+        if *facts.said == said { None } else { Some(Step::Say(said)) }
+    };
+    if !facts.drift.is_empty() && !facts.forced {
+        let found: Vec<String> = facts.drift.iter().map(Drift::to_string).collect();
+        return say(NodeState::Degraded, found.join("; ")).unwrap_or(Step::Rest);
+    }
+    let Some(desired) = facts.desired else { return Step::Rest };
+    let drained = |config: &str| facts.alone || facts.fulfilled == Some(&Request::Drain(config.to_owned()));
+    let ask = |request: Request| {
+        if facts.asked == Some(&request) { Step::AwaitDrain } else { Step::Ask(request) }
+    };
+    match facts.disk {
+        Some(disk) if disk.name == desired.name => {
+            if facts.restart_due {
+                return match say(NodeState::Working, String::new()) {
+                    Some(step) => step,
+                    None if drained(&disk.name) => Step::Restart,
+                    None => ask(Request::Drain(disk.name.clone())),
+                };
+            }
+            let back = Request::Uncordon(disk.name.clone());
+            // A node that never asked to be drained has nothing to ask for now.
+            if facts.asked.is_some() && facts.fulfilled != Some(&back) {
+                return ask(back);
+            }
+            let done = Said {
+                current: Some(disk.name.clone()),
+                state: Some(NodeState::Done),
+                reason: String::new(),
+            };
+            if *facts.said == done { Step::Rest } else { Step::Say(done) }
+        }
+        Some(disk) if desired.epoch < disk.epoch => {
+            let reason = format!(
+                "{} is older (epoch {}) than what this node has taken, {} (epoch {}); it is not taken",
+                desired.name, desired.epoch, disk.name, disk.epoch
+            );
+            say(NodeState::Degraded, reason).unwrap_or(Step::Rest)
+        }
+        Some(_) | None => match say(NodeState::Working, String::new()) {
+            Some(step) => step,
+            None if !facts.restart_needed || drained(&desired.name) => Step::Take,
+            None => ask(Request::Drain(desired.name.clone())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::{File, Spec};
+    use super::super::pool::NodeState::{Degraded, Done, Working};
+    use super::*;
+
+    fn named(name: &str, epoch: u64) -> Named {
+        Named { name: name.into(), epoch }
+    }
+
+    /// A node with its daemon, its disk and a drain controller that answers when told to.
+    struct Node {
+        desired: Named,
+        disk: Named,
+        booted: Named,
+        quiet: bool,
+        said: Said,
+        asked: Option<Request>,
+        fulfilled: Option<Request>,
+        drift: Vec<Drift>,
+        alone: bool,
+    }
+
+    impl Node {
+        fn new() -> Node {
+            let said = Said { current: Some("old".into()), state: Some(Done), reason: String::new() };
+            Node {
+                desired: named("old", 0),
+                disk: named("old", 0),
+                booted: named("old", 0),
+                quiet: false,
+                said,
+                asked: None,
+                fulfilled: None,
+                drift: vec![],
+                alone: false,
+            }
+        }
+
+        fn step(&self) -> Step {
+            decide(&Facts {
+                desired: Some(&self.desired),
+                disk: Some(&self.disk),
+                restart_due: !self.quiet && self.disk != self.booted,
+                restart_needed: !self.quiet && self.desired != self.booted,
+                drift: &self.drift,
+                forced: false,
+                said: &self.said,
+                asked: self.asked.as_ref(),
+                fulfilled: self.fulfilled.as_ref(),
+                alone: self.alone,
+            })
+        }
+
+        /// Does what is decided until it waits for somebody else, and tells what it did.
+        fn run(&mut self) -> Vec<String> {
+            let mut did = Vec::new();
+            loop {
+                let step = self.step();
+                did.push(match &step {
+                    Step::Say(said) => format!("say {:?}", said.state.unwrap()),
+                    Step::Ask(Request::Drain(config)) => format!("ask drain {config}"),
+                    Step::Ask(Request::Uncordon(config)) => format!("ask uncordon {config}"),
+                    Step::AwaitDrain => "wait".into(),
+                    Step::Take => format!("take {}", self.desired.name),
+                    Step::Restart => "restart".into(),
+                    Step::Rest => "rest".into(),
+                });
+                match step {
+                    Step::Say(said) => self.said = said,
+                    Step::Ask(request) => self.asked = Some(request),
+                    Step::Take => self.disk = self.desired.clone(),
+                    Step::Restart => self.booted = self.disk.clone(),
+                    Step::AwaitDrain | Step::Rest => return did,
+                }
+                assert!(did.len() < 20, "{did:?}");
+            }
+        }
+
+        fn answer(&mut self) {
+            self.fulfilled = self.asked.clone();
+        }
+    }
+
+    #[test]
+    fn a_node_is_drained_takes_the_configuration_restarts_and_comes_back() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        assert_eq!(node.run(), ["say Working", "ask drain new", "wait"]);
+        node.answer();
+        assert_eq!(node.run(), ["take new", "restart", "ask uncordon new", "wait"]);
+        assert_eq!(
+            node.said.current.as_deref(),
+            Some("old"),
+            "it does not say so before it takes pods again"
+        );
+        node.answer();
+        assert_eq!(node.run(), ["say Done", "rest"]);
+        assert_eq!(node.said.current.as_deref(), Some("new"));
+    }
+
+    #[test]
+    fn power_loss_after_taking_a_configuration_is_as_good_as_a_restart() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        node.run();
+        node.answer();
+        node.disk = node.desired.clone();
+        node.booted = node.disk.clone();
+        assert_eq!(node.run(), ["ask uncordon new", "wait"]);
+    }
+
+    #[test]
+    fn what_makes_no_difference_to_a_running_node_drains_and_restarts_nothing() {
+        let mut node = Node { desired: named("new", 1), quiet: true, ..Node::new() };
+        assert_eq!(node.run(), ["say Working", "take new", "say Done", "rest"]);
+    }
+
+    #[test]
+    fn a_configuration_withdrawn_while_draining_is_not_taken() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        node.run();
+        node.desired = named("old", 0);
+        assert_eq!(node.run(), ["ask uncordon old", "wait"]);
+        node.answer();
+        assert_eq!(node.run(), ["say Done", "rest"]);
+    }
+
+    #[test]
+    fn a_newer_configuration_while_draining_is_drained_for_anew() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        node.run();
+        node.answer();
+        node.desired = named("newer", 2);
+        assert_eq!(node.run(), ["ask drain newer", "wait"]);
+        node.answer();
+        assert_eq!(node.run(), ["take newer", "restart", "ask uncordon newer", "wait"]);
+    }
+
+    #[test]
+    fn an_older_configuration_is_refused_with_both_names() {
+        let mut node = Node { disk: named("new", 2), booted: named("new", 2), ..Node::new() };
+        node.desired = named("old", 1);
+        assert_eq!(node.run(), ["say Degraded", "rest"]);
+        assert_eq!(
+            node.said.reason,
+            "old is older (epoch 1) than what this node has taken, new (epoch 2); it is not taken"
+        );
+        assert_eq!(node.said.state, Some(Degraded));
+        node.desired = named("newer", 3);
+        assert_eq!(node.run()[0], "say Working");
+    }
+
+    #[test]
+    fn drift_stops_everything_until_it_is_gone() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        node.drift = vec![Drift::Missing("/etc/a".into())];
+        assert_eq!(node.run(), ["say Degraded", "rest"]);
+        assert_eq!(node.said.reason, "/etc/a is missing");
+        node.drift.clear();
+        assert_eq!(node.run(), ["say Working", "ask drain new", "wait"]);
+    }
+
+    #[test]
+    fn a_node_that_is_alone_restarts_without_being_drained() {
+        let mut node = Node { desired: named("new", 1), alone: true, ..Node::new() };
+        assert_eq!(node.run(), ["say Working", "take new", "restart", "say Done", "rest"]);
+    }
+
+    #[test]
+    fn an_api_restored_from_a_copy_does_not_make_a_node_go_back() {
+        // The disk holds the new one; the API, restored, says the node runs and should run the old one.
+        let mut node = Node { disk: named("new", 2), booted: named("new", 2), ..Node::new() };
+        assert_eq!(node.run(), ["say Degraded", "rest"]);
+        assert_eq!(node.said.state, Some(Degraded));
+        assert_ne!(node.said.state, Some(Working));
+    }
+
+    #[test]
+    fn a_restart_is_needed_for_whatever_is_not_known_to_be_quiet() {
+        let rendered = |contents: &str| Rendered {
+            name: contents.into(),
+            spec: Spec {
+                files: vec![File {
+                    path: "/etc/a".into(),
+                    mode: 0o644,
+                    contents: contents.as_bytes().to_vec(),
+                }],
+                ..Spec::default()
+            },
+            sources: vec![],
+            epoch: 0,
+        };
+        let never = |_: &str, _: Option<&[u8]>, _: Option<&[u8]>| false;
+        assert!(needs_restart(&rendered("a"), &rendered("b"), never));
+        assert!(!needs_restart(&rendered("a"), &rendered("a"), never));
+        let knows = |path: &str, was: Option<&[u8]>, is: Option<&[u8]>| {
+            path == "/etc/a" && was == Some(b"a") && is == Some(b"b")
+        };
+        assert!(!needs_restart(&rendered("a"), &rendered("b"), knows));
+        assert!(needs_restart(&rendered("b"), &rendered("a"), knows));
+    }
+
+    #[test]
+    fn failed_attempts_are_repeated_ever_more_slowly_up_to_a_minute() {
+        let seconds: Vec<u64> = (0..9).map(|attempt| backoff(attempt).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+}
