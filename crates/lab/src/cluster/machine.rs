@@ -88,7 +88,10 @@ impl Machine {
 
     /// Changes of what is known of it.
     pub(super) fn changes(&self) -> watch::Receiver<Seen> {
-        self.seen.clone()
+        let mut seen = self.seen.clone();
+        // A copy remembers what the original has looked at, which is nothing: it would tell of old changes for ever.
+        seen.mark_unchanged();
+        seen
     }
 
     pub(super) async fn off(&self, orderly: bool, again: bool) -> Result<()> {
