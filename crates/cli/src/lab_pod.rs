@@ -11,6 +11,7 @@ use netferry_lab::programs::serve::{Options, Server};
 
 use crate::args::Format;
 use crate::exit::Failure;
+use crate::time;
 
 /// Serve as a pod of the lab: echo, and say who answers and who asked
 #[derive(Debug, Args)]
@@ -47,10 +48,10 @@ pub(crate) struct LabPodArgs {
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     name: Option<String>,
     /// Be ready only so long after the start
-    #[arg(long, value_name = "TIME", env = "READY_AFTER", default_value = "0s", value_parser = time)]
+    #[arg(long, value_name = "TIME", env = "READY_AFTER", default_value = "0s", value_parser = time::read)]
     ready_after: Duration,
     /// Serve so long after SIGTERM, not ready
-    #[arg(long, value_name = "TIME", env = "LINGER", default_value = "0s", value_parser = time)]
+    #[arg(long, value_name = "TIME", env = "LINGER", default_value = "0s", value_parser = time::read)]
     linger: Duration,
 }
 
@@ -73,7 +74,7 @@ struct ProbeArgs {
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
     /// How long an attempt may take
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time::read)]
     timeout: Duration,
     /// How many attempts run together
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
@@ -170,32 +171,4 @@ fn host_name() -> String {
     }
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let number: f64 = number.parse().map_err(|_| format!("{text:?} is not a time such as 5s or 200ms"))?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "ms" => number / 1000.0,
-        "m" => number * 60.0,
-        _ => return Err(format!("{unit:?} is not a unit of time: ms, s or m")),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is not a time such as 5s or 200ms"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_with_their_units_and_refused_without_sense() {
-        assert_eq!(time("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(time("200ms"), Ok(Duration::from_millis(200)));
-        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        for nonsense in ["", "s", "-1s", "5h", "many"] {
-            assert!(time(nonsense).is_err(), "{nonsense:?}");
-        }
-    }
 }

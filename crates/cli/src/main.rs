@@ -16,6 +16,7 @@ mod logs;
 mod man;
 mod operator;
 mod output;
+mod time;
 mod version;
 
 use std::process::ExitCode;

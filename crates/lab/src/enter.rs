@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use netferry_kernel::Namespace;
 use nix::sched::{CloneFlags, setns, unshare};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,21 @@ impl Way {
             .spawn(move || way.walk().map(|()| inside()))
             .during("starting a thread")?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// The network at its end, for sockets to be opened in.
+    pub fn namespace(&self) -> Result<Namespace> {
+        // Opened from one step before: whoever has entered a process namespace is not in its `/proc`.
+        let (before, path) = match (&self.network, self.through.split_last()) {
+            (Some(path), _) => (Way { network: None, ..self.clone() }, path.clone()),
+            (None, Some((last, before))) => (
+                Way { through: before.to_vec(), network: None },
+                PathBuf::from(format!("/proc/{last}/ns/net")),
+            ),
+            (None, None) => (Way::default(), PathBuf::from("/proc/thread-self/ns/net")),
+        };
+        let attempt = format!("opening the network {}", path.display());
+        before.run(move || Namespace::open(path))?.during(attempt)
     }
 
     /// Starts a program there. Its name is looked up there as well.

@@ -4,6 +4,7 @@ mod ask;
 mod enter;
 mod faults;
 mod hidden;
+mod meter;
 mod show;
 mod up;
 
@@ -78,6 +79,7 @@ enum Command {
     Cut(faults::CutArgs),
     Heal(faults::HealArgs),
     Lose(faults::LoseArgs),
+    Meter(meter::MeterArgs),
 }
 
 pub(crate) fn run(args: &LabArgs, format: Format) -> Result<(), Failure> {
@@ -97,6 +99,7 @@ pub(crate) fn run(args: &LabArgs, format: Format) -> Result<(), Failure> {
         Command::Cut(args) => faults::cut(&which.attach()?, args),
         Command::Heal(args) => faults::heal(&which.attach()?, args),
         Command::Lose(args) => faults::lose(&which.attach()?, args),
+        Command::Meter(args) => meter::run(&which.attach()?, args, format),
     }
 }
 

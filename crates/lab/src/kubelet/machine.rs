@@ -152,6 +152,8 @@ fn status(context: &Context, health: &Health, since: Option<Timestamp>) -> Value
         .map(|address| json!({"type": "InternalIP", "address": address.addr()}))
         .collect();
     addresses.push(json!({"type": "Hostname", "address": spec.name}));
+    // Merged by their type, two addresses of one type would become one twice.
+    addresses.push(json!({"$patch": "replace"}));
     let room = json!({"cpu": "8", "memory": "16Gi", "pods": "250", "ephemeral-storage": "16Gi"});
     json!({
         "addresses": addresses,

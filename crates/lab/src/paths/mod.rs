@@ -6,6 +6,7 @@
 
 mod draw;
 pub mod fixture;
+pub mod in_lab;
 mod kind;
 mod legs;
 mod preflight;

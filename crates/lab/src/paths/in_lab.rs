@@ -1,0 +1,110 @@
+//! The sites of a running lab.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::NodeSubnets;
+
+use super::fixture::{self, Fixture, NAMESPACE};
+use super::{Node, Outside, Pod, Service, Sites};
+use crate::error::{During, LabError, Result};
+use crate::meter::Place;
+use crate::{Families, Lab, Stage, Status};
+
+/// Raises the fixture on every node of a lab that is ready, and finds the sites.
+///
+/// `progress` is told what is being waited for.
+pub async fn sites(lab: &Lab, patience: Duration, mut progress: impl FnMut(&[String])) -> Result<Sites> {
+    let status = lab.status()?;
+    let nodes: Vec<String> = status
+        .nodes
+        .iter()
+        .filter(|node| node.stage == Stage::Ready)
+        .map(|node| node.name.to_string())
+        .collect();
+    if nodes.is_empty() {
+        return Err(LabError::Refused("no node of the lab is ready: netferry lab status tells why".into()));
+    }
+    let client = client(&lab.state().kubeconfig()).await?;
+    let raised = fixture::raise(&client, &nodes, patience, &mut progress).await;
+    let fixture = raised.during("raising the pods that meters stand on")?;
+    let mut sites = collect(lab, &status, &nodes, fixture)?;
+    let objects: Api<NodeObject> = Api::all(client);
+    for object in objects.list(&ListParams::default()).await.during("listing the nodes")? {
+        if let Some(node) = sites.nodes.iter_mut().find(|node| node.name == object.name_any()) {
+            node.pod_ranges = ranges(&object);
+        }
+    }
+    Ok(sites)
+}
+
+/// Removes the fixture again.
+pub async fn lower(lab: &Lab) -> Result<()> {
+    let client = client(&lab.state().kubeconfig()).await?;
+    fixture::lower(&client).await.during("removing the pods that meters stood on")
+}
+
+/// A client with an administrator's rights.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    let attempt = || format!("reading {}", kubeconfig.display());
+    let file = Kubeconfig::read_from(kubeconfig).during(attempt())?;
+    let config =
+        Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.during(attempt())?;
+    Client::try_from(config).during(attempt())
+}
+
+/// The network of a node, a pod or another part of a lab, under its name.
+pub fn place(lab: &Lab, target: &str) -> Result<Place> {
+    Ok(Place::new(target, lab.way(target)?.namespace()?))
+}
+
+fn collect(lab: &Lab, status: &Status, nodes: &[String], fixture: Fixture) -> Result<Sites> {
+    let mut sites = Sites::default();
+    for node in status.nodes.iter().filter(|node| nodes.iter().any(|name| *name == node.name.to_string())) {
+        sites.nodes.push(Node {
+            name: node.name.to_string(),
+            place: place(lab, node.name.as_str())?,
+            addresses: node.addresses.iter().map(|net| net.addr()).collect(),
+            pod_ranges: Vec::new(),
+        });
+    }
+    for pod in fixture.pods {
+        let name = format!("{NAMESPACE}/{}", pod.name);
+        let place = place(lab, &name)?;
+        sites.pods.push(Pod { place, name, node: pod.node, addresses: pod.addresses });
+    }
+    for service in fixture.services {
+        sites.services.push(Service {
+            name: format!("{NAMESPACE}/{}", service.name),
+            cluster_ips: service.cluster_ips,
+            node_port_udp: service.node_ports.get("UDP").copied(),
+            node_port_tcp: service.node_ports.get("TCP").copied(),
+            backend: format!("{NAMESPACE}/{}", service.backend),
+        });
+    }
+    let addresses: Vec<IpAddr> = sites.nodes.iter().flat_map(|node| node.addresses.clone()).collect();
+    let families = match (addresses.iter().any(IpAddr::is_ipv4), addresses.iter().any(IpAddr::is_ipv6)) {
+        (true, true) => Families::Dual,
+        (false, true) => Families::V6,
+        (_, false) => Families::V4,
+    };
+    sites.outside = Some(Outside {
+        place: place(lab, "outside")?,
+        addresses: families.outside().iter().map(|net| net.addr()).collect(),
+    });
+    Ok(sites)
+}
+
+/// For drawings only: a node whose annotation cannot be read has none.
+fn ranges(node: &NodeObject) -> Vec<String> {
+    match NodeSubnets::read(node.annotations()) {
+        Ok(Some(subnets)) => subnets.default_network().iter().map(ToString::to_string).collect(),
+        Ok(None) | Err(_) => Vec::new(),
+    }
+}
