@@ -50,6 +50,9 @@ pub enum Event {
     Neighbour(Neighbour),
     /// A neighbour entry is gone.
     NeighbourGone(Neighbour),
+    /// A setting that the kernel tells about (forwarding, the reverse-path check) of one link or of all was changed:
+    /// read those of interest again.
+    Setting,
     /// Something in nftables.
     Nft(Notice),
 }
@@ -67,14 +70,23 @@ pub struct Topics {
     pub rules: bool,
     /// Neighbour entries; on a busy host these are many.
     pub neighbours: bool,
+    /// Settings of links: see [`Event::Setting`].
+    pub settings: bool,
     /// nftables.
     pub nft: bool,
 }
 
 impl Topics {
     /// Everything.
-    pub const ALL: Topics =
-        Topics { links: true, addresses: true, routes: true, rules: true, neighbours: true, nft: true };
+    pub const ALL: Topics = Topics {
+        links: true,
+        addresses: true,
+        routes: true,
+        rules: true,
+        neighbours: true,
+        settings: true,
+        nft: true,
+    };
     /// Everything but neighbours.
     pub const CONFIGURATION: Topics = Topics { neighbours: false, ..Topics::ALL };
 
@@ -87,9 +99,12 @@ impl Topics {
             | group(self.addresses, &[5, 9])
             | group(self.routes, &[7, 11])
             | group(self.rules, &[8, 19])
+            | group(self.settings, &[24, 25])
     }
 }
 
+/// `RTM_NEWNETCONF`.
+const NEW_SETTING: u16 = 80;
 const NFTABLES_GROUP: u32 = 1 << 6;
 
 /// A subscription. Poll it on a tokio runtime, as a stream or with [`Watch::next`].
@@ -210,6 +225,7 @@ fn read(message: Message<'_>) -> Option<Event> {
         rule::DEL => Rule::read(message).map(Event::RuleGone),
         neighbour::NEW => Neighbour::read(message).map(Event::Neighbour),
         neighbour::DEL => Neighbour::read(message).map(Event::NeighbourGone),
+        NEW_SETTING => Some(Event::Setting),
         _ => nft::notice(message).map(Event::Nft),
     }
 }

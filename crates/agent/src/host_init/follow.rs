@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Follows what happens to the two links. Never ends by itself; an error is one of listening, upon which the caller
 /// begins again.
 pub async fn follow(kernel: &Kernel, bridge: &IfName, uplink: &IfName) -> Result<Infallible> {
-    let topics = Topics { rules: false, neighbours: false, nft: false, ..Topics::ALL };
+    let topics = Topics { rules: false, neighbours: false, settings: false, nft: false, ..Topics::ALL };
     let mut watch = Watch::open(kernel, topics)?;
     let mut known = Known::default();
     let mut events = Vec::new();
@@ -89,6 +89,7 @@ impl Known {
             | Event::RuleGone(_)
             | Event::Neighbour(_)
             | Event::NeighbourGone(_)
+            | Event::Setting
             | Event::Nft(_) => false,
         }
     }

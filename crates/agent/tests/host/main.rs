@@ -3,5 +3,6 @@
 
 mod guard;
 mod init;
+mod keep;
 mod neighbours;
 mod world;

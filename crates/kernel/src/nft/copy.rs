@@ -31,6 +31,16 @@ impl Copy {
         self.readings
     }
 
+    /// A transaction that made this generation touched none of our tables. Whoever follows the ruleset's changes knows,
+    /// and then somebody else's transaction costs nothing.
+    pub fn unaffected(&mut self, generation: u32) {
+        if let Some(known) = &mut self.known
+            && after(known.generation) == generation
+        {
+            known.generation = generation;
+        }
+    }
+
     /// As [`Objects::converge`]. Asks for the generation, and reads the tables only if it is not the expected one.
     pub fn converge(&mut self, nft: &Nft<'_>, want: &[Table]) -> Result<Changes> {
         let mut tries = 0;
@@ -75,7 +85,11 @@ fn followed(mut ruleset: Ruleset, changes: &Changes) -> Option<Ruleset> {
             set.elements.keys().for_each(|key| drop(elements.remove(key)));
         }
     }
-    // Zero means "any" in a transaction's header, so the kernel leaves it out.
-    ruleset.generation = ruleset.generation.wrapping_add(1).max(1);
+    ruleset.generation = after(ruleset.generation);
     Some(ruleset)
+}
+
+/// Zero means "any" in a transaction's header, so the kernel leaves it out.
+fn after(generation: u32) -> u32 {
+    generation.wrapping_add(1).max(1)
 }

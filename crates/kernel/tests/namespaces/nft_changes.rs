@@ -258,3 +258,25 @@ fn a_copy_reads_the_tables_again_only_when_somebody_else_changed_the_ruleset() {
     assert_eq!(changes.steps.len(), 1, "and what was deleted by hand is back");
     assert_eq!(nft.observe_named("netferry").unwrap().tables, want(300));
 }
+
+#[test]
+fn a_copy_that_is_told_of_others_transactions_reads_nothing_for_them() {
+    let kernel = kernel();
+    let nft = kernel.nft();
+    let mut copy = Copy::new(mark());
+    let want = |count| [table().set("egress", addresses(count))];
+    copy.converge(&nft, &want(10)).unwrap();
+    copy.converge(&nft, &want(20)).unwrap();
+    let before = copy.readings();
+    run(&kernel, "nft add table inet theirs");
+    copy.unaffected(nft.generation().unwrap());
+    copy.converge(&nft, &want(21)).unwrap();
+    assert_eq!(copy.readings(), before);
+    run(&kernel, "nft delete element inet netferry egress { 10.0.0.7 }");
+    run(&kernel, "nft delete table inet theirs");
+    // The one before the last was not told of, so the last says nothing.
+    copy.unaffected(nft.generation().unwrap());
+    copy.converge(&nft, &want(21)).unwrap();
+    assert_eq!(copy.readings(), before + 1);
+    assert_eq!(nft.observe_named("netferry").unwrap().tables, want(21));
+}

@@ -111,3 +111,14 @@ async fn a_watch_hears_only_its_own_namespace() {
     let event = until(&mut watch, "a link", |e| matches!(e, Event::Link(_))).await;
     assert!(matches!(event, Event::Link(l) if l.name == name("y")));
 }
+
+#[tokio::test]
+async fn a_host_that_stops_forwarding_is_told() {
+    let kernel = kernel();
+    run(&kernel, "sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    for setting in ["net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0"] {
+        let mut watch = Watch::open(&kernel, Topics::ALL).unwrap();
+        run(&kernel, &format!("sysctl -q -w {setting}"));
+        until(&mut watch, setting, |e| matches!(e, Event::Setting)).await;
+    }
+}

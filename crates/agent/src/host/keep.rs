@@ -1,0 +1,354 @@
+//! Making the host what the plan says, and keeping it so.
+//!
+//! Nothing is remembered of what was done: each part is compared with what is there whenever something told that it
+//! may differ. The kernel tells of almost everything; what it lost, or never tells, the next resync finds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netferry_core::overlay::host::HostPlan;
+use netferry_kernel::link::Link;
+use netferry_kernel::nft::{Copy, Notice};
+use netferry_kernel::route::Route;
+use netferry_kernel::sysctl::{Key, Of};
+use netferry_kernel::{Event, Family, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::guard;
+use super::objects::Objects;
+
+/// After something that the kernel refused: first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// How the host stands to its plan.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum State {
+    /// No plan is known; nothing is touched.
+    #[default]
+    Unplanned,
+    /// The switch has not made the management link yet. Everything else is in place.
+    NoLink,
+    /// Something could not be done, and is tried again.
+    Trouble(String),
+    /// Everything is as planned.
+    AsPlanned,
+}
+
+/// What the host's keeper is told, and by whom.
+#[derive(Debug)]
+pub struct Inputs {
+    /// What the host must have; nothing is touched while that is not known.
+    pub plan: watch::Receiver<Option<HostPlan>>,
+    /// Links that must be guarded: those a userspace switch reads. Empty with the kernel's datapath.
+    pub guarded: watch::Receiver<BTreeSet<IfName>>,
+    /// How often everything is compared although nothing was told.
+    pub resync: Duration,
+}
+
+/// Keeps the host as planned. Ends when nobody can change the plan any more; the host stays as it is then.
+pub async fn run(kernel: Arc<Kernel>, mut inputs: Inputs, state: watch::Sender<State>) {
+    let mut pause = PAUSE.0;
+    loop {
+        let mut keeper = Keeper::new(&kernel, &inputs);
+        match keeper.follow(&mut inputs, &state, &mut pause).await {
+            Ok(()) => return,
+            Err(error) => {
+                let words = words(&error);
+                tracing::warn!(error = words, "listening to the kernel");
+                state.send_replace(State::Trouble(words));
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
+        }
+    }
+}
+
+/// Parts of the host that may differ from the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Suspects {
+    link: bool,
+    addresses: bool,
+    routes: bool,
+    neighbours: bool,
+    settings: bool,
+    filter: bool,
+    guards: bool,
+}
+
+impl Suspects {
+    const ALL: Suspects = Suspects {
+        link: true,
+        addresses: true,
+        routes: true,
+        neighbours: true,
+        settings: true,
+        filter: true,
+        guards: true,
+    };
+
+    fn any(self) -> bool {
+        self != Suspects::default()
+    }
+}
+
+struct Keeper<'k> {
+    kernel: &'k Kernel,
+    mark: Mark,
+    filter: Copy,
+    /// A transaction that is being told touches the filter.
+    filter_touched: bool,
+    link: Option<u32>,
+    objects: Option<Objects>,
+    guarded: BTreeSet<IfName>,
+}
+
+impl<'k> Keeper<'k> {
+    fn new(kernel: &'k Kernel, inputs: &Inputs) -> Keeper<'k> {
+        let mark = Mark::default();
+        let filter = Copy::new(mark.clone());
+        let guarded = inputs.guarded.borrow().clone();
+        Keeper { kernel, mark, filter, filter_touched: false, link: None, objects: None, guarded }
+    }
+
+    async fn follow(
+        &mut self,
+        inputs: &mut Inputs,
+        state: &watch::Sender<State>,
+        pause: &mut Duration,
+    ) -> Result<()> {
+        let topics = Topics { rules: false, ..Topics::ALL };
+        let mut watch = Watch::open(self.kernel, topics)?;
+        let mut suspects = Suspects::ALL;
+        let mut resync = Instant::now() + inputs.resync;
+        inputs.plan.mark_changed();
+        loop {
+            tokio::select! {
+                biased;
+                changed = inputs.plan.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    suspects = Suspects { guards: suspects.guards, ..Suspects::ALL };
+                    self.read_plan(&inputs.plan.borrow_and_update());
+                }
+                Ok(()) = inputs.guarded.changed() => {
+                    self.guarded.clone_from(&inputs.guarded.borrow_and_update());
+                    suspects.guards = true;
+                }
+                event = watch.next() => {
+                    self.hear(&event?, &mut suspects);
+                }
+                () = sleep_until(resync) => {
+                    self.filter = Copy::new(self.mark.clone());
+                    suspects = Suspects::ALL;
+                }
+            }
+            for event in watch.ready()? {
+                self.hear(&event, &mut suspects);
+            }
+            if !suspects.any() {
+                continue;
+            }
+            if Instant::now() >= resync {
+                resync = Instant::now() + inputs.resync;
+            }
+            match self.put_right(suspects) {
+                Ok(new) => {
+                    *pause = PAUSE.0;
+                    suspects = Suspects::default();
+                    change(state, new);
+                }
+                Err(error) => {
+                    let words = words(&error);
+                    tracing::warn!(error = words, "keeping the host as planned");
+                    change(state, State::Trouble(words));
+                    // Whatever it was, the next attempt looks at everything.
+                    suspects = Suspects::ALL;
+                    resync = Instant::now() + *pause;
+                    *pause = (*pause * 2).min(PAUSE.1);
+                }
+            }
+        }
+    }
+
+    fn read_plan(&mut self, plan: &Option<HostPlan>) {
+        // No plan any more is not a plan of nothing.
+        let Some(plan) = plan else { return };
+        match Objects::of(plan) {
+            Ok(objects) => self.objects = Some(objects),
+            Err(error) => {
+                tracing::error!(error = words(&error), "the plan of the host cannot be carried out")
+            }
+        }
+    }
+
+    /// What an event makes suspicious.
+    fn hear(&mut self, event: &Event, suspects: &mut Suspects) {
+        if let Event::Nft(notice) = event {
+            return self.hear_of_filter(notice, suspects);
+        }
+        let Some(objects) = &self.objects else {
+            suspects.guards |= *event == Event::Resync;
+            return;
+        };
+        let ours = |protocol: u8| protocol == self.mark.protocol;
+        let here = |link: u32| Some(link) == self.link;
+        match event {
+            Event::Resync => {
+                self.filter_touched = false;
+                *suspects = Suspects::ALL;
+            }
+            Event::Link(link) if link.name == objects.link.name => {
+                *suspects = Suspects { filter: suspects.filter, guards: suspects.guards, ..Suspects::ALL };
+            }
+            Event::LinkGone(link) if link.name == objects.link.name => suspects.link = true,
+            // A link that comes back is guarded before the switch reads it, but not by a kernel that forgets.
+            Event::Link(link) if self.guarded.contains(&link.name) && !link.up => suspects.guards = true,
+            Event::AddressGone(address) if here(address.link) => {
+                // Routes that speak from it went with it, and nobody says so.
+                suspects.addresses = true;
+                suspects.routes = true;
+            }
+            Event::Address(address) if here(address.link) => suspects.addresses = true,
+            Event::RouteGone(route) => suspects.routes |= ours(route.protocol),
+            // One that took the place of ours is told as its own coming, not as our going.
+            Event::Route(route) => suspects.routes |= self.is_wrong(route, objects),
+            Event::NeighbourGone(neighbour) | Event::Neighbour(neighbour) if here(neighbour.link) => {
+                suspects.neighbours |= objects.knows(neighbour);
+            }
+            Event::Setting => suspects.settings = true,
+            Event::Nft(_)
+            | Event::Link(_)
+            | Event::LinkGone(_)
+            | Event::Address(_)
+            | Event::AddressGone(_)
+            | Event::Rule(_)
+            | Event::RuleGone(_)
+            | Event::Neighbour(_)
+            | Event::NeighbourGone(_) => {}
+        }
+    }
+
+    /// A route of ours that is not planned, or one in the place of one that is.
+    fn is_wrong(&self, route: &Route, objects: &Objects) -> bool {
+        let planned = self.link.map_or(vec![], |link| objects.routes(link));
+        let planned = planned.iter().map(|own| own.stamped(&self.mark)).find(|own| own.key() == route.key());
+        match planned {
+            Some(own) => !own.satisfied_by(route),
+            None => route.is_ours(&self.mark),
+        }
+    }
+
+    fn hear_of_filter(&mut self, notice: &Notice, suspects: &mut Suspects) {
+        match notice {
+            Notice::Object { table, .. } if table.name == self.mark.nft_table => self.filter_touched = true,
+            Notice::Object { table, gone, .. } => suspects.guards |= *gone && table.name == guard::TABLE,
+            Notice::Committed { generation, .. } => {
+                // Our own are told too; the copy knows them, and the comparison then costs no message but one.
+                if std::mem::take(&mut self.filter_touched) {
+                    suspects.filter = true;
+                } else {
+                    self.filter.unaffected(*generation);
+                }
+            }
+        }
+    }
+
+    /// Compares and mends. The order is that of need: routes stand on addresses, addresses on the link.
+    fn put_right(&mut self, suspects: Suspects) -> Result<State> {
+        if suspects.guards {
+            guard::repair(self.kernel, &self.guarded)?;
+        }
+        let Some(objects) = &self.objects else { return Ok(State::Unplanned) };
+        if suspects.filter {
+            let tables = std::slice::from_ref(&objects.filter);
+            let done = self.filter.converge(&self.kernel.nft(), tables)?;
+            if !done.is_empty() {
+                tracing::debug!(steps = done.steps.len(), "changed the packet filter");
+            }
+        }
+        let link = self.kernel.links().named(&objects.link.name)?;
+        self.link = link.as_ref().map(|link| link.index);
+        if suspects.settings || suspects.link {
+            settle(self.kernel, objects)?;
+        }
+        let Some(link) = link else { return Ok(State::NoLink) };
+        self.put_link_right(objects, link, suspects)?;
+        Ok(State::AsPlanned)
+    }
+
+    fn put_link_right(&self, objects: &Objects, link: Link, suspects: Suspects) -> Result<()> {
+        let (kernel, mark, index) = (self.kernel, &self.mark, link.index);
+        if suspects.link {
+            // Compared with this link alone: others that carry our mark are not part of this plan.
+            let changes = netferry_kernel::link::diff(std::slice::from_ref(&objects.link), &[link], mark);
+            kernel.links().apply(&changes)?;
+        }
+        if suspects.addresses {
+            report(&kernel.addresses().converge(&objects.addresses(index, mark), mark)?);
+        }
+        if suspects.routes {
+            report(&kernel.routes().converge(&objects.routes(index), mark)?);
+        }
+        if suspects.neighbours {
+            report(&kernel.neighbours().converge(&objects.neighbours(index), mark)?);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the settings that are there to be written; those of a link that is not there come with it.
+fn settle(kernel: &Kernel, objects: &Objects) -> Result<()> {
+    let keys: Vec<Key> = objects.settings.keys().cloned().collect();
+    let have = kernel.sysctls().read(&keys)?;
+    let mut want = objects.settings.clone();
+    want.retain(|key, _| have.contains_key(key));
+    let changes = netferry_kernel::sysctl::diff(&want, &have);
+    if changes.contains_key(&Key::forwarding(Family::V6, &Of::All)) {
+        keep_learning(kernel)?;
+    }
+    kernel.sysctls().apply(&changes)
+}
+
+/// A host that forwards does not listen to routers, and forgets the default route it has from one, unless told to.
+/// So links that listen now are told to before the host forwards.
+fn keep_learning(kernel: &Kernel) -> Result<()> {
+    let links = kernel.links().observe()?;
+    let of = links.into_iter().filter(|link| !link.loopback).map(|link| Of::Link(link.name));
+    let keys: Vec<Key> = of.chain([Of::Default]).map(|of| Key::accept_ra(&of)).collect();
+    let mut listening = kernel.sysctls().read(&keys)?;
+    listening.retain(|_, value| value == "1");
+    listening.values_mut().for_each(|value| "2".clone_into(value));
+    kernel.sysctls().apply(&listening)
+}
+
+/// Something of somebody else's is in the way. It stays; whoever put it there must be told by the log.
+fn report<T: std::fmt::Debug>(changes: &netferry_kernel::Changes<T>) {
+    for conflict in &changes.conflicts {
+        tracing::warn!(want = ?conflict.want, have = ?conflict.have, "somebody else's is in the way");
+    }
+}
+
+fn change(state: &watch::Sender<State>, new: State) {
+    state.send_if_modified(|state| {
+        let differs = *state != new;
+        if differs {
+            tracing::info!(host = ?new, "the host");
+            *state = new;
+        }
+        differs
+    });
+}
+
+/// From the attempt to its cause.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
+}

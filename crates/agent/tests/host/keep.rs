@@ -1,0 +1,295 @@
+//! A host that is made what its plan says, and stays it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netferry_agent::host::{Inputs, State, guard, run as keep};
+use netferry_core::mtu::Mtu;
+use netferry_core::overlay::allocate::{Applicant, Claim, allocate};
+use netferry_core::overlay::cluster::Node;
+use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
+use netferry_core::overlay::service::{Entrance, Forward};
+use netferry_core::overlay::topology::Topology;
+use netferry_core::overlay::zone::Zone;
+use netferry_core::port::{Port, Protocol};
+use netferry_kernel::{IfName, Kernel};
+use tokio::sync::watch;
+
+use crate::world::{Switch, Wire, in_time, ip, name, namespace, run, try_run, until};
+
+/// The plan of a node of a dual-stack cluster with so many Services that have a NodePort.
+fn plan(services: u16) -> HostPlan {
+    let net = |text: &str| text.parse::<ipnet::IpNet>().unwrap();
+    let cluster = vec![
+        ClusterRange::new(net("10.244.0.0/16"), 24).unwrap(),
+        ClusterRange::new(net("fd01::/48"), 64).unwrap(),
+    ];
+    let service = vec![net("10.96.0.0/16"), net("fd02::/112")];
+    let networks = Networks::new(cluster, service, Internal::default()).unwrap();
+    let applicant = Applicant {
+        name: "n0".parse().unwrap(),
+        created: 0,
+        id: Claim::Absent,
+        subnets: Claim::Absent,
+        running: None,
+    };
+    let given = allocate(&networks, &[applicant]);
+    let (name, assignment) = given.nodes.iter().next().unwrap();
+    let node = Node {
+        name: name.clone(),
+        assignment: *assignment,
+        chassis: "chassis".to_owned(),
+        encap: ip("172.30.0.2"),
+        host_addresses: BTreeSet::from([ip("172.30.0.2")]),
+    };
+    let topology = Topology::multi_node();
+    let mtu = Mtu::new(1400).unwrap();
+    let zone = Zone { networks: &networks, topology: &topology, node: &node, mtu };
+    let mut forward = Forward::default();
+    for number in 0..services {
+        let port = Port::new(i64::from(30000 + number)).unwrap();
+        let [high, low] = number.to_be_bytes();
+        for (family, to) in [
+            (netferry_core::net::Family::V4, format!("10.96.{high}.{low}:80")),
+            (netferry_core::net::Family::V6, format!("[fd02::{:x}]:80", number + 1)),
+        ] {
+            let entrance = Entrance { family, address: None, protocol: Protocol::Tcp, port };
+            forward.any.insert(entrance, to.parse().unwrap());
+        }
+    }
+    zone.host(None, forward)
+}
+
+/// Everything the plan is about, as `ip`, `nft` and the files say.
+fn seen(kernel: &Kernel) -> String {
+    let text = run(
+        kernel,
+        "ip -o addr show dev ovn-k8s-mp0 scope global | cut -d: -f2-; \
+         ip route show table all dev ovn-k8s-mp0 | grep -v -E 'table local|^fe80|^multicast'; \
+         ip -6 route show table all dev ovn-k8s-mp0 | grep -v -E 'table local|^fe80|^multicast'; \
+         ip neigh show dev ovn-k8s-mp0 nud permanent; \
+         ip -o link show dev ovn-k8s-mp0 | grep -o -E 'mtu [0-9]+|,UP'; \
+         cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding \
+             /proc/sys/net/ipv4/conf/ovn-k8s-mp0/forwarding; \
+         nft list table inet netferry",
+    );
+    // Chains are listed in the order they were made in.
+    let (rest, filter) = text.split_at(text.find("table inet").unwrap());
+    let mut lines: Vec<&str> = rest.lines().collect();
+    let filter = filter.replace("table inet netferry {\n", "");
+    let mut blocks: Vec<&str> = filter.split("\n\t}").map(|block| block.trim_matches(['\n', '}'])).collect();
+    lines.sort_unstable();
+    blocks.sort_unstable();
+    lines.into_iter().chain(blocks).collect::<Vec<_>>().join("\n")
+}
+
+fn is_seen(kernel: &Kernel) -> Option<String> {
+    let there = try_run(kernel, "ip link show dev ovn-k8s-mp0 && nft list table inet netferry").is_ok();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| there.then(|| seen(kernel)))).ok().flatten()
+}
+
+struct Kept {
+    plan: watch::Sender<Option<HostPlan>>,
+    guarded: watch::Sender<BTreeSet<IfName>>,
+    state: watch::Receiver<State>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Kept {
+    fn start(kernel: &Arc<Kernel>, first: Option<HostPlan>) -> Kept {
+        let (plan, plans) = watch::channel(first);
+        let (guarded, links) = watch::channel(BTreeSet::new());
+        let (sender, state) = watch::channel(State::default());
+        // Too long for a test: what is repaired is repaired because it was heard of.
+        let inputs = Inputs { plan: plans, guarded: links, resync: Duration::from_secs(3600) };
+        let task = tokio::spawn(keep(Arc::clone(kernel), inputs, sender));
+        Kept { plan, guarded, state, task }
+    }
+
+    async fn reaches(&mut self, wanted: State) {
+        in_time(&format!("{wanted:?}"), self.state.wait_for(|state| *state == wanted)).await.unwrap();
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The switch's part, played by a pair.
+fn make_link(kernel: &Kernel) {
+    run(kernel, "ip link add ovn-k8s-mp0 type veth peer name overlay && ip link set overlay up");
+}
+
+#[tokio::test]
+async fn the_kernel_has_what_the_plan_says_as_other_programs_read_it() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    let mut kept = Kept::start(&host, Some(plan(2)));
+    kept.reaches(State::AsPlanned).await;
+    let all = seen(&host);
+    for line in [
+        "10.244.0.0/16 via 10.244.0.1 proto 110 src 10.244.0.2 onlink",
+        "10.96.0.0/16 via 10.244.0.1 proto 110 src 10.244.0.2 onlink mtu 1400",
+        "fd02::/112 via fd01::1 proto 110 src fd01::2 metric 1024 onlink mtu 1400 pref medium",
+        "10.244.0.1 lladdr 0a:58:0a:f4:00:01 PERMANENT proto 110",
+        "fd01::1 lladdr 0a:58:0a:f4:00:01 PERMANENT proto 110",
+        "mtu 1400",
+    ] {
+        assert!(all.lines().any(|seen| seen.trim().replace("  ", " ") == line), "no {line:?} in\n{all}");
+    }
+    for part in ["inet 10.244.0.2/24", "inet6 fd01::2/64", "tcp . 30001 : 10.96.0.1 . 80"] {
+        assert!(all.contains(part), "no {part:?} in\n{all}");
+    }
+
+    // What `nft` makes of the plan's own words is what we made of the plan.
+    let by_nft = namespace();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), plan(2).filter.to_string()).unwrap();
+    run(&by_nft, &format!("nft -f {}", file.path().display()));
+    let ours = run(&host, "nft list table inet netferry");
+    let theirs = run(&by_nft, "nft list table inet netferry");
+    let chains = |text: &str| -> Vec<String> {
+        let text = text.replace("@with_ports", "{ tcp, udp, sctp }");
+        text[text.find("\tchain").unwrap()..].lines().map(str::to_owned).collect()
+    };
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(chains(&ours)), sorted(chains(&theirs)));
+}
+
+#[tokio::test]
+async fn whatever_of_the_host_is_changed_by_hand_is_put_back() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    let mut kept = Kept::start(&host, Some(plan(3)));
+    kept.reaches(State::AsPlanned).await;
+    let before = seen(&host);
+    for sabotage in [
+        "ip addr del 10.244.0.2/24 dev ovn-k8s-mp0",
+        "ip addr del fd01::2/64 dev ovn-k8s-mp0",
+        "ip addr flush dev ovn-k8s-mp0",
+        "ip route del 10.96.0.0/16",
+        "ip route replace 10.96.0.0/16 via 10.244.0.1 dev ovn-k8s-mp0 proto 110 mtu 900",
+        "ip -6 route del fd02::/112",
+        "ip -6 route flush dev ovn-k8s-mp0",
+        "ip neigh del 10.244.0.1 dev ovn-k8s-mp0",
+        "ip neigh replace fd01::1 lladdr 02:00:00:00:00:99 dev ovn-k8s-mp0 nud permanent proto 110",
+        "ip link set ovn-k8s-mp0 down",
+        "ip link set ovn-k8s-mp0 mtu 1000",
+        "echo 0 > /proc/sys/net/ipv4/ip_forward",
+        "echo 0 > /proc/sys/net/ipv6/conf/all/forwarding",
+        "nft delete table inet netferry",
+        "nft flush chain inet netferry postrouting",
+        "nft delete chain inet netferry forward",
+        "nft insert rule inet netferry prerouting drop",
+        "nft delete element inet netferry any_nodeports_v4 { tcp . 30001 }",
+        "nft add element inet netferry any_nodeports_v4 { tcp . 30999 : 10.96.0.9 . 80 }",
+        "nft flush ruleset",
+        "ip route add 10.97.0.0/16 dev ovn-k8s-mp0 proto 110",
+        "ip link del ovn-k8s-mp0; ip link add ovn-k8s-mp0 type veth peer name overlay; ip link set overlay up",
+    ] {
+        run(&host, sabotage);
+        until(&format!("after {sabotage:?} everything"), || is_seen(&host).as_ref() == Some(&before)).await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_plan_nothing_is_touched_and_a_plan_that_is_lost_is_kept() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    run(&host, "ip route add 10.97.0.0/16 dev lo proto 110; nft add table inet netferry");
+    let before = run(&host, "ip addr; ip route; nft list ruleset; ip neigh");
+    let mut kept = Kept::start(&host, None);
+    // Whatever it does about this it has done once it has guarded what comes later.
+    kept.guarded.send(BTreeSet::from([name("overlay")])).unwrap();
+    until("the guard", || try_run(&host, "nft list chain netdev netferry-guard link-overlay").is_ok()).await;
+    guard::remove(&host, &name("overlay")).unwrap();
+    kept.guarded.send(BTreeSet::new()).unwrap();
+    run(&host, "nft delete table netdev netferry-guard");
+    assert_eq!(run(&host, "ip addr; ip route; nft list ruleset; ip neigh"), before);
+
+    kept.plan.send(Some(plan(1))).unwrap();
+    kept.reaches(State::AsPlanned).await;
+    let planned = seen(&host);
+    assert!(!planned.contains("10.97.0.0/16"), "ours, and not planned");
+    kept.plan.send(None).unwrap();
+    run(&host, "ip route del 10.96.0.0/16");
+    until("the route", || is_seen(&host).as_ref() == Some(&planned)).await;
+}
+
+#[tokio::test]
+async fn somebody_elses_objects_are_never_touched() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    let foreign = "nft list table inet theirs; ip route show 10.98.0.0/16; ip -4 -o addr show dev overlay";
+    run(
+        &host,
+        "ip link set ovn-k8s-mp0 up; nft add table inet theirs; nft add chain inet theirs c { type filter hook forward priority 0 \\; }; \
+         ip addr add 192.0.2.1/24 dev overlay; ip route add 10.98.0.0/16 via 192.0.2.2",
+    );
+    let before = run(&host, foreign);
+    let mut kept = Kept::start(&host, Some(plan(1)));
+    kept.reaches(State::AsPlanned).await;
+    kept.plan.send(Some(plan(5))).unwrap();
+    until("five Services", || seen(&host).contains("tcp . 30004")).await;
+    assert_eq!(run(&host, foreign), before);
+}
+
+#[tokio::test]
+async fn a_management_port_that_the_switch_makes_again_is_what_it_was() {
+    let Wire { host, peer: _peer } = Wire::new();
+    let mut switch = Switch::start(&host).await;
+    let mut kept = Kept::start(&host, Some(plan(1)));
+    kept.reaches(State::NoLink).await;
+    switch.vsctl("add-br br-int -- set bridge br-int datapath_type=netdev");
+    switch.vsctl(
+        "add-port br-int ovn-k8s-mp0 -- set interface ovn-k8s-mp0 type=internal mtu_request=1400 \
+         mac=\\\"0a:58:0a:f4:00:02\\\"",
+    );
+    kept.reaches(State::AsPlanned).await;
+    let complete = |text: &str| text.contains("fd01::2/64") && text.contains("10.96.0.0/16 via 10.244.0.1");
+    until("everything", || is_seen(&host).is_some_and(|text| complete(&text))).await;
+    let before = seen(&host);
+    switch.kill_daemon();
+    switch.start_daemon().await;
+    until("everything again", || is_seen(&host).as_ref() == Some(&before)).await;
+    switch.control().await.unwrap().exit(&["--cleanup"]).await.unwrap();
+    switch.kill_daemon();
+    kept.reaches(State::NoLink).await;
+    switch.start_daemon().await;
+    until("everything once more", || is_seen(&host).as_ref() == Some(&before)).await;
+}
+
+#[tokio::test]
+async fn a_host_that_begins_to_forward_keeps_listening_to_routers() {
+    let Wire { host, peer: _peer } = Wire::new();
+    make_link(&host);
+    run(
+        &host,
+        "echo 1 > /proc/sys/net/ipv6/conf/eth0/accept_ra; echo 0 > /proc/sys/net/ipv6/conf/overlay/accept_ra",
+    );
+    let mut kept = Kept::start(&host, Some(plan(0)));
+    kept.reaches(State::AsPlanned).await;
+    let read = |link: &str| run(&host, &format!("cat /proc/sys/net/ipv6/conf/{link}/accept_ra"));
+    assert_eq!((read("eth0").trim(), read("overlay").trim()), ("2", "0"));
+    assert_eq!(run(&host, "cat /proc/sys/net/ipv6/conf/all/forwarding").trim(), "1");
+}
+
+#[tokio::test]
+async fn guards_come_back_by_themselves() {
+    let Wire { host, peer: _peer } = Wire::new();
+    let kept = Kept::start(&host, None);
+    kept.guarded.send(BTreeSet::from([name("eth0")])).unwrap();
+    let guarded = || try_run(&host, "nft list chain netdev netferry-guard link-eth0").is_ok();
+    until("the guard", guarded).await;
+    for sabotage in ["nft delete chain netdev netferry-guard link-eth0", "nft flush ruleset"] {
+        run(&host, sabotage);
+        until(sabotage, guarded).await;
+    }
+}
