@@ -16,12 +16,13 @@ use tokio::task::JoinSet;
 use crate::cluster::{self, Basis, Cache, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
+use crate::host_init::Record;
 use crate::pods::objects::ApiPods;
 use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
-use crate::switch;
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle};
+use crate::{host, host_init, switch};
 
 /// How often it is seen to that the CNI configuration is there.
 const CONFIG_EVERY: Duration = Duration::from_secs(10);
@@ -73,7 +74,9 @@ pub async fn run(config: Config, client: kube::Client) -> Result<(), RunError> {
     let agent = Agent { config, client, stores, datapath, requests, outlook, own };
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
-    agent.attach_pods(&mut tasks, handle, kernel)?;
+    let (links, links_seen) = watch::channel(BTreeSet::new());
+    let host = agent.keep_host(&mut tasks, &kernel, links_seen);
+    agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
         let written = networks_seen.borrow_and_update().clone();
@@ -116,6 +119,8 @@ impl Agent {
         tasks: &mut JoinSet<()>,
         handle: ZoneHandle,
         kernel: Arc<Kernel>,
+        links: watch::Sender<BTreeSet<IfName>>,
+        host: watch::Receiver<host::State>,
     ) -> Result<(), RunError> {
         let paths = &self.config.paths;
         let (objects, follow) = ApiPods::new(self.client.clone(), &self.config.node);
@@ -130,14 +135,39 @@ impl Agent {
             readiness: self.outlook.readiness.subscribe(),
         });
         let server = Server::open(&paths.cni_socket()).map_err(RunError::Socket)?;
-        let (links, _) = watch::channel::<BTreeSet<IfName>>(BTreeSet::new());
         let keeper = pods.clone();
         tasks.spawn(follow);
         tasks.spawn(async move { keeper.keep(links).await });
         tasks.spawn(server.run(pods));
         let readiness = self.outlook.readiness.subscribe();
-        tasks.spawn(announce(readiness, paths.cni_config.clone(), paths.cni_socket()));
+        tasks.spawn(announce(readiness, host, paths.cni_config.clone(), paths.cni_socket()));
         Ok(())
+    }
+
+    /// Keeps the kernel's side, and the uplink where host-init put it.
+    fn keep_host(
+        &self,
+        tasks: &mut JoinSet<()>,
+        kernel: &Arc<Kernel>,
+        links: watch::Receiver<BTreeSet<IfName>>,
+    ) -> watch::Receiver<host::State> {
+        let done = Record::read(&self.config.paths.run).unwrap_or_else(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "reading what host-init did");
+            None
+        });
+        let bridge = done.and_then(|record| record.bridge);
+        let userspace = self.datapath == Datapath::Userspace;
+        let uplink = bridge.as_ref().filter(|_| userspace).and_then(|b| IfName::new(b.uplink.clone()).ok());
+        // With the kernel's datapath there is nothing to guard.
+        let guarded = if userspace { links } else { watch::channel(BTreeSet::new()).1 };
+        let plan = self.outlook.host.subscribe();
+        let inputs = host::Inputs { plan, guarded, uplink, resync: self.config.resync };
+        let (state, seen) = watch::channel(host::State::default());
+        tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
+        if let Some(bridge) = bridge {
+            tasks.spawn(host_init::keep(Arc::clone(kernel), bridge));
+        }
+        seen
     }
 
     fn session(&self, basis: Basis, cache: &Cache) -> Session {
@@ -166,8 +196,16 @@ impl Agent {
 }
 
 /// Writes the CNI configuration once pods can be started, and again should somebody remove it.
-async fn announce(mut readiness: watch::Receiver<Readiness>, file: PathBuf, socket: PathBuf) {
-    if readiness.wait_for(|now| *now == Readiness::Ready).await.is_err() {
+async fn announce(
+    mut readiness: watch::Receiver<Readiness>,
+    mut host: watch::Receiver<host::State>,
+    file: PathBuf,
+    socket: PathBuf,
+) {
+    // A pod whose node cannot reach it would fail its probes.
+    if host.wait_for(|now| *now == host::State::AsPlanned).await.is_err()
+        || readiness.wait_for(|now| *now == Readiness::Ready).await.is_err()
+    {
         return;
     }
     loop {

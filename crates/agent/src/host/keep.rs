@@ -43,15 +43,23 @@ pub struct Inputs {
     pub plan: watch::Receiver<Option<HostPlan>>,
     /// Links that must be guarded: those a userspace switch reads. Empty with the kernel's datapath.
     pub guarded: watch::Receiver<BTreeSet<IfName>>,
+    /// The uplink, where it is one of them.
+    pub uplink: Option<IfName>,
     /// How often everything is compared although nothing was told.
     pub resync: Duration,
+}
+
+impl Inputs {
+    fn guarded_now(&mut self) -> BTreeSet<IfName> {
+        self.guarded.borrow_and_update().iter().chain(&self.uplink).cloned().collect()
+    }
 }
 
 /// Keeps the host as planned. Ends when nobody can change the plan any more; the host stays as it is then.
 pub async fn run(kernel: Arc<Kernel>, mut inputs: Inputs, state: watch::Sender<State>) {
     let mut pause = PAUSE.0;
     loop {
-        let mut keeper = Keeper::new(&kernel, &inputs);
+        let mut keeper = Keeper::new(&kernel, &mut inputs);
         match keeper.follow(&mut inputs, &state, &mut pause).await {
             Ok(()) => return,
             Err(error) => {
@@ -105,10 +113,10 @@ struct Keeper<'k> {
 }
 
 impl<'k> Keeper<'k> {
-    fn new(kernel: &'k Kernel, inputs: &Inputs) -> Keeper<'k> {
+    fn new(kernel: &'k Kernel, inputs: &mut Inputs) -> Keeper<'k> {
         let mark = Mark::default();
         let filter = Copy::new(mark.clone());
-        let guarded = inputs.guarded.borrow().clone();
+        let guarded = inputs.guarded_now();
         Keeper { kernel, mark, filter, filter_touched: false, link: None, objects: None, guarded }
     }
 
@@ -134,7 +142,7 @@ impl<'k> Keeper<'k> {
                     self.read_plan(&inputs.plan.borrow_and_update());
                 }
                 Ok(()) = inputs.guarded.changed() => {
-                    self.guarded.clone_from(&inputs.guarded.borrow_and_update());
+                    self.guarded = inputs.guarded_now();
                     suspects.guards = true;
                 }
                 event = watch.next() => {

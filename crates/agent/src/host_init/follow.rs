@@ -5,6 +5,7 @@
 //! given back what it had.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_kernel::address::Address;
@@ -12,10 +13,32 @@ use netferry_kernel::link::Link;
 use netferry_kernel::route::{Kind, LOCAL, Route};
 use netferry_kernel::{Changes, Event, IfName, Kernel, Objects, Result, Topics, Watch};
 
+use super::record::BridgeRecord;
 use super::{announce, hand_over, transfer};
 
 /// After something the kernel refused. Long enough for it to be over, short enough for nobody to notice.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Keeps what host-init did at this boot, for as long as it is run.
+pub async fn keep(kernel: Arc<Kernel>, done: BridgeRecord) {
+    let names =
+        IfName::new(done.name.clone()).and_then(|bridge| Ok((bridge, IfName::new(done.uplink.clone())?)));
+    let (bridge, uplink) = match names {
+        Ok(names) => names,
+        Err(error) => {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "what host-init wrote down makes no sense"
+            );
+            return;
+        }
+    };
+    loop {
+        let Err(error) = follow(&kernel, &bridge, &uplink).await;
+        tracing::warn!(error = &error as &dyn std::error::Error, "listening to the kernel");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
 
 /// Follows what happens to the two links. Never ends by itself; an error is one of listening, upon which the caller
 /// begins again.

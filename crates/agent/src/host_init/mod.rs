@@ -37,7 +37,7 @@ use tokio::time::timeout;
 
 use crate::host::guard;
 use bridge::{Found, Plan, Switch};
-pub use follow::follow;
+pub use follow::{follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
 pub use uplink::{NoUplink, Sight, choose};
 

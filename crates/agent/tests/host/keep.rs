@@ -103,7 +103,7 @@ impl Kept {
         let (guarded, links) = watch::channel(BTreeSet::new());
         let (sender, state) = watch::channel(State::default());
         // Too long for a test: what is repaired is repaired because it was heard of.
-        let inputs = Inputs { plan: plans, guarded: links, resync: Duration::from_secs(3600) };
+        let inputs = Inputs { plan: plans, guarded: links, uplink: None, resync: Duration::from_secs(3600) };
         let task = tokio::spawn(keep(Arc::clone(kernel), inputs, sender));
         Kept { plan, guarded, state, task }
     }
