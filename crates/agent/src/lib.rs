@@ -15,4 +15,4 @@ pub mod switch;
 pub mod zone;
 
 pub use config::{Config, Paths};
-pub use run::{RunError, run};
+pub use run::{RunError, run, run_on};

@@ -60,7 +60,12 @@ struct Agent {
 
 /// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
 pub async fn run(config: Config, client: kube::Client) -> Result<(), RunError> {
-    let kernel = Arc::new(Kernel::here().map_err(RunError::Kernel)?);
+    let kernel = Kernel::here().map_err(RunError::Kernel)?;
+    run_on(Arc::new(kernel), config, client).await
+}
+
+/// [`run`], of the node whose network is not the one this process lives in.
+pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -> Result<(), RunError> {
     let mut cache = Cache::read(&config.paths.data);
     let _daemons = Daemons::keep(&config.paths).await?;
     let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -15,6 +16,7 @@ use netferry_agent::{Config, Paths};
 use netferry_apiserver::pki::Pki;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::overlay::zone::Datapath;
+use netferry_kernel::{Kernel, Namespace};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -79,7 +81,7 @@ struct Listening {
 /// A node.
 pub(crate) struct World {
     dir: tempfile::TempDir,
-    _switch: Leashed,
+    switch: Leashed,
     server: ApiServer,
     pki: Pki,
     address: SocketAddr,
@@ -99,7 +101,7 @@ impl World {
         let client = Client::new(server.router(), "default");
         let pki = Pki::fresh(&[]).expect("certificates");
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut world = World { dir, _switch: switch, server, pki, address, listening: None, client };
+        let mut world = World { dir, switch, server, pki, address, listening: None, client };
         world.listen().await;
         world.make_networks().await;
         until("the switch", || {
@@ -147,6 +149,12 @@ impl World {
         let kubeconfig = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+    }
+
+    /// The namespace of the node's network: what an agent does to a host it does here.
+    pub(crate) fn kernel(&self) -> Arc<Kernel> {
+        let namespace = Namespace::of_process(self.switch.shell.id()).expect("the switch runs");
+        Arc::new(Kernel::inside(namespace).expect("root"))
     }
 
     pub(crate) fn config(&self, node: &str) -> Config {
