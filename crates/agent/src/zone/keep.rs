@@ -11,8 +11,10 @@ use std::time::Duration;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Mac;
 use netferry_core::overlay::host::HostPlan;
-use netferry_core::overlay::rows::Change;
+use netferry_core::overlay::names;
+use netferry_core::overlay::rows::{Change, LogicalSwitchPort, Row as _};
 use netferry_core::overlay::zone::Datapath;
+use netferry_ovs::RowKey;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -228,17 +230,19 @@ impl Keeper {
         let rows = self.model.rows();
         self.switch.bring(rows, &settled.change).await;
         self.southbound.bring(rows, &settled.change).await;
-        let refused = self.northbound.bring(rows, &settled.change).await;
+        let failed = self.northbound.bring(rows, &settled.change).await.failed;
         if settled.host {
             self.outlook.host.send_replace(self.model.host());
         }
         self.tell_place();
-        self.ready(match &refused {
+        self.ready(match &failed {
             None => Readiness::Ready,
             Some(why) => Readiness::NotReady(Unavailable::Database(why.clone()).to_string()),
         });
         for Answer { pod, put, answer } in answers {
-            let said = match (self.reported.get(&Part::Pod(pod)), &refused) {
+            let row = RowKey::new(LogicalSwitchPort::TABLE, names::pod_port(&pod));
+            let trouble = failed.as_ref().or(self.northbound.trouble_with(&row));
+            let said = match (self.reported.get(&Part::Pod(pod)), trouble) {
                 (Some(why), _) if put => Err(Unavailable::LeftOut(why.to_string())),
                 (_, None) => Ok(()),
                 (_, Some(why)) => Err(Unavailable::Database(why.clone())),

@@ -222,7 +222,8 @@ pub(crate) fn switch_rows(rows: &Rows, datapath_type: &str) -> Desired {
     }
     for row in rows.interfaces.values() {
         bridges.insert(row.bridge.as_str());
-        desired.extend(interface(row));
+        // A management port of that name is what it is, whoever made it.
+        desired.extend(interface(row).map(Wanted::adopt));
     }
     for bridge in bridges {
         let secure = Some("secure".to_owned());

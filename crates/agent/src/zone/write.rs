@@ -1,11 +1,11 @@
 //! Writing to a database: the smallest transaction, and what to do when it is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use netferry_core::overlay::rows::{Change, RowName, Rows};
 use netferry_core::overlay::zone::Datapath;
-use netferry_ovs::{Client, Desired, Owner, RowKey, Watcher};
+use netferry_ovs::{CallError, Client, Desired, DiffError, Owner, RowKey, SettleError, Watcher};
 
 use super::drift::Look;
 use super::wanted;
@@ -69,14 +69,21 @@ pub(super) struct Store {
     owner: Owner,
     /// Where it may differ from what is wanted.
     look: Look,
-    /// What was said when it did not take something, to say it once.
-    refused: Option<String>,
+    /// How it went the last time, to say what is wrong once.
+    last: Brought,
 }
 
 impl Store {
     pub(super) fn new(which: Which, client: &Client) -> Store {
         let (look, owner) = (Look::everywhere(), wanted::owner());
-        Store { which, changes: client.watch(&[]), client: client.clone(), owner, look, refused: None }
+        Store {
+            which,
+            changes: client.watch(&[]),
+            client: client.clone(),
+            owner,
+            look,
+            last: Brought::default(),
+        }
     }
 
     /// There is something to look at the next time.
@@ -88,9 +95,8 @@ impl Store {
         !self.look.is_nothing()
     }
 
-    /// Brings the database to `rows`, of which `change` is new; returns why it could not. Then, and only then, it is
-    /// looked at again.
-    pub(super) async fn bring(&mut self, rows: &Rows, change: &Change) -> Option<String> {
+    /// Brings the database to `rows`, of which `change` is new. What it did not take is looked at again the next time.
+    pub(super) async fn bring(&mut self, rows: &Rows, change: &Change) -> Brought {
         let Look { everywhere, rows: suspect, strays } = std::mem::take(&mut self.look);
         let mut names: BTreeSet<RowName> = suspect;
         names.extend(change.gone.iter().filter(|(table, _)| self.which.has(table)).cloned());
@@ -98,62 +104,159 @@ impl Store {
         put.join(change.put.clone()).expect("both are of the same rows");
         let gone = names.iter().filter(|(table, key)| !rows.contains(table, key));
         let gone: Vec<RowKey> = gone.filter_map(wanted::key_of_gone).chain(strays).collect();
-        let whole = everywhere || self.which.as_a_whole(&put);
-        let done = match (self.which, whole) {
+        let done = match self.which {
             // Of the switch only some rows are ours to decide about here: ports of pods are others'.
-            (Which::Switch(_), true) => self.part(rows, &gone).await,
-            (Which::Northbound | Which::Southbound, true) => self.whole(rows).await,
-            (_, false) => self.part(&put, &gone).await,
+            Which::Switch(_) if everywhere => self.part(rows, &gone).await,
+            Which::Switch(_) => self.part(&put, &gone).await,
+            Which::Northbound | Which::Southbound => {
+                let whole = everywhere || self.which.as_a_whole(&put);
+                match if whole { Err(Failure::Refused(String::new())) } else { self.part(&put, &gone).await }
+                {
+                    // Whatever stands in the way of one row must not hold up the others.
+                    Err(Failure::Refused(_)) => self.whole(rows).await,
+                    done => done,
+                }
+            }
         };
-        match done {
-            Ok(operations) => {
-                if operations > 0 {
-                    tracing::debug!(database = self.which.name(), operations, "changed");
-                }
-                if self.refused.take().is_some() {
-                    tracing::info!(database = self.which.name(), "takes what is wanted again");
-                }
-                None
-            }
-            Err(why) => {
-                // Whatever it was, the next attempt compares everything: what was to be removed is not remembered.
+        let brought = match done {
+            Ok(brought) => brought,
+            Err(Failure::Refused(why) | Failure::Away(why)) => {
+                // What was to be removed is not remembered: the next attempt compares everything.
                 self.look = Look::everywhere();
-                if self.refused.as_ref() != Some(&why) {
-                    tracing::error!(database = self.which.name(), why, "did not take what is wanted");
-                }
-                self.refused = Some(why.clone());
-                Some(why)
+                Brought { failed: Some(why), ..Brought::default() }
             }
-        }
+        };
+        self.report(&brought);
+        brought
     }
 
-    async fn part(&self, rows: &Rows, gone: &[RowKey]) -> Result<usize, String> {
+    /// Says what is wrong when it begins, and when it is over.
+    fn report(&mut self, brought: &Brought) {
+        let database = self.which.name();
+        if brought.operations > 0 {
+            tracing::debug!(database, operations = brought.operations, "changed");
+        }
+        match (&brought.failed, &self.last.failed) {
+            (Some(why), None) => tracing::error!(database, why, "does not take what is wanted; trying again"),
+            (None, Some(_)) => tracing::info!(database, "takes what is wanted again"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        if let Some(troubled) = &brought.troubled {
+            let known = self.last.troubled.take().unwrap_or_default();
+            for (row, why) in troubled.iter().filter(|(row, why)| known.get(*row) != Some(*why)) {
+                tracing::error!(database, %row, why, "is not as it should be; the rest is");
+            }
+        }
+        let troubled = brought.troubled.clone().or_else(|| self.last.troubled.take());
+        self.last = Brought { troubled, ..brought.clone() };
+    }
+
+    /// Why a row is not as it should be, as of the last time everything was compared.
+    pub(super) fn trouble_with(&self, row: &RowKey) -> Option<&String> {
+        self.last.troubled.as_ref()?.get(row)
+    }
+
+    async fn part(&self, rows: &Rows, gone: &[RowKey]) -> Result<Brought, Failure> {
         let desired = self.which.desired(rows);
         if desired.is_empty() && gone.is_empty() {
-            return Ok(0);
+            return Ok(Brought::default());
         }
         let settling = self.client.settle_part(&desired, gone, &self.owner, COMMENT);
-        match tokio::time::timeout(WITHIN, settling).await {
-            Ok(done) => done.map_err(|error| chain(&error)),
-            Err(_) => Err("no answer in time".to_owned()),
+        let done = tokio::time::timeout(WITHIN, settling).await.map_err(|_| Failure::slow())?;
+        let operations = done.map_err(Failure::of)?;
+        Ok(Brought { operations, ..Brought::default() })
+    }
+
+    /// Everything that can be done, and what is wrong with the rest.
+    async fn whole(&self, rows: &Rows) -> Result<Brought, Failure> {
+        let desired = self.which.desired(rows);
+        let settling = self.client.settle_most(&desired, &self.owner, COMMENT);
+        let (done, wrong) = tokio::time::timeout(WITHIN, settling).await.map_err(|_| Failure::slow())?;
+        let mut troubled = BTreeMap::new();
+        for error in &wrong {
+            let row = error.row().cloned().unwrap_or_else(|| RowKey::new("", ""));
+            troubled.insert(row, chain(error));
+        }
+        let operations = match done.map_err(Failure::of) {
+            Ok(operations) => operations,
+            Err(Failure::Refused(_)) => self.one_by_one(rows, &mut troubled).await?,
+            Err(away) => return Err(away),
+        };
+        Ok(Brought { operations, troubled: Some(troubled), failed: None })
+    }
+
+    /// The server refuses all of it together, so it is told in ever smaller pieces until only what it refuses is left.
+    /// Parents come before their children, and never together with them: see [`Which::as_a_whole`].
+    async fn one_by_one(
+        &self,
+        rows: &Rows,
+        troubled: &mut BTreeMap<RowKey, String>,
+    ) -> Result<usize, Failure> {
+        let mut operations = 0;
+        let mut pieces: Vec<Vec<RowName>> = rows.names_by_table();
+        pieces.sort_by_key(|piece| std::cmp::Reverse(piece.first().map(|(table, _)| rank(table))));
+        while let Some(mut piece) = pieces.pop() {
+            match self.part(&rows.pick(&piece), &[]).await {
+                Ok(brought) => operations += brought.operations,
+                Err(Failure::Refused(why)) => match piece.len() {
+                    0 => {}
+                    1 => troubled.extend(wanted::key_of_gone(&piece[0]).map(|row| (row, why))),
+                    many => {
+                        pieces.push(piece.split_off(many / 2));
+                        pieces.push(piece);
+                    }
+                },
+                Err(away) => return Err(away),
+            }
+        }
+        Ok(operations)
+    }
+}
+
+/// Which tables come before which: rows before those that refer to them.
+fn rank(table: &str) -> u8 {
+    match table {
+        "Load_Balancer_Group" | "Address_Set" => 0,
+        "Logical_Switch" | "Logical_Router" => 1,
+        "Logical_Router_Port" | "Logical_Switch_Port" | "Chassis" => 2,
+        "Port_Group" => 4,
+        "ACL" => 5,
+        _ => 3,
+    }
+}
+
+/// What became of an attempt.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Brought {
+    operations: usize,
+    /// Why nothing was done.
+    pub(super) failed: Option<String>,
+    /// Rows that are not as they should be; nothing if not everything was compared.
+    troubled: Option<BTreeMap<RowKey, String>>,
+}
+
+enum Failure {
+    /// It cannot be done as it is.
+    Refused(String),
+    /// Nobody is there to do it; whether it was done is seen later.
+    Away(String),
+}
+
+impl Failure {
+    fn of(error: SettleError) -> Failure {
+        let text = chain(&error);
+        match error {
+            SettleError::Diff { source: DiffError::NotLoaded, .. } => Failure::Away(text),
+            SettleError::Diff { .. } => Failure::Refused(text),
+            SettleError::Call { source, .. } => match source {
+                CallError::Lost { .. } | CallError::Stopped { .. } => Failure::Away(text),
+                CallError::Refused { .. } | CallError::Transaction(_) => Failure::Refused(text),
+            },
         }
     }
 
-    async fn whole(&self, rows: &Rows) -> Result<usize, String> {
-        let desired = self.which.desired(rows);
-        let settling = self.client.settle_most(&desired, &self.owner, COMMENT);
-        let Ok((done, wrong)) = tokio::time::timeout(WITHIN, settling).await else {
-            return Err("no answer in time".to_owned());
-        };
-        match done {
-            Ok(operations) => match wrong.first() {
-                None => Ok(operations),
-                Some(first) => {
-                    Err(format!("{} rows stay as they are; the first: {}", wrong.len(), chain(first)))
-                }
-            },
-            Err(error) => Err(chain(&error)),
-        }
+    fn slow() -> Failure {
+        Failure::Away("no answer in time".to_owned())
     }
 }
 

@@ -140,3 +140,47 @@ async fn a_mangled_object_is_left_as_it_was_and_the_rest_goes_on() {
     until("what came after", || addresses(&world, "default_after")).await;
     assert!(bound(&world).is_some(), "a slip of somebody's hand cuts nobody off");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_cannot_be_written_holds_up_no_other() {
+    let (world, _agent) = two_nodes().await;
+    // Somebody else's port has the name the next pod's port is to have.
+    world.nbctl(&["ls-add", "theirs", "--", "lsp-add", "theirs", "default_blocked"]).expect("done");
+    world.put_pod(1, "blocked", 7, json!({})).await;
+    world.put_pod(1, "after", 8, json!({})).await;
+    until("the pod after it", || addresses(&world, "default_after")).await;
+    assert_eq!(world.nbctl(&["lsp-list", "theirs"]).unwrap().lines().count(), 1, "theirs is untouched");
+    world.nbctl(&["ls-del", "theirs"]).expect("done");
+    world.put_pod(1, "blocked", 9, json!({})).await;
+    until("the pod once its name is free", || addresses(&world, "default_blocked")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_the_server_refuses_holds_up_no_other() {
+    let world = World::start().await;
+    let schemas = world.paths().data.join("schemas");
+    std::fs::create_dir_all(&schemas).unwrap();
+    let packaged = world.paths().ovn_schemas;
+    std::fs::copy(packaged.join("ovn-sb.ovsschema"), schemas.join("ovn-sb.ovsschema")).unwrap();
+    let northbound = std::fs::read_to_string(packaged.join("ovn-nb.ovsschema")).unwrap();
+    let (before, ports) = northbound.split_once(r#""Logical_Switch_Port": {"#).unwrap();
+    let short = r#""name": {"type": {"key": {"type": "string", "maxLength": 20}}}"#;
+    let ports = ports.replacen(r#""name": {"type": "string"}"#, short, 1);
+    let stricter = format!(r#"{before}"Logical_Switch_Port": {{{ports}"#);
+    std::fs::write(schemas.join("ovn-nb.ovsschema"), stricter).unwrap();
+
+    world.put_node(1).await;
+    world.put_node(2).await;
+    world.put_pod(1, "a-name-too-long-for-this-server", 5, json!({})).await;
+    world.put_pod(1, "short", 6, json!({})).await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    let mut config = world.config("n1");
+    config.paths.ovn_schemas = schemas;
+    let _agent = Agent::start_with(&world, config).await;
+    until("the other pod", || addresses(&world, "default_short")).await;
+    until("the other node", || bound(&world)).await;
+    until("a Service", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080"))).await;
+    world.put_pod(1, "later", 7, json!({})).await;
+    until("a pod that comes later", || addresses(&world, "default_later")).await;
+    assert_eq!(addresses(&world, "default_a-name-too-long-for-this-server"), None);
+}

@@ -9,7 +9,11 @@ pub(crate) struct Agent(tokio::task::JoinHandle<()>);
 
 impl Agent {
     pub(crate) async fn start(world: &World, node: &str) -> Agent {
-        let running = netferry_agent::run_on(world.kernel(), world.config(node), world.remote_client().await);
+        Agent::start_with(world, world.config(node)).await
+    }
+
+    pub(crate) async fn start_with(world: &World, config: netferry_agent::Config) -> Agent {
+        let running = netferry_agent::run_on(world.kernel(), config, world.remote_client().await);
         Agent(tokio::spawn(async move {
             if let Err(error) = running.await {
                 panic!("the agent ended: {error:?}");

@@ -96,6 +96,11 @@ macro_rules! tables {
                 picked
             }
 
+            /// The names of all rows, table by table.
+            pub fn names_by_table(&self) -> Vec<Vec<RowName>> {
+                vec![$(self.$field.keys().map(|key| (<$row>::TABLE, key.clone())).collect(),)*]
+            }
+
             fn visit<P: Ord>(self, turn: &mut union::Turn<'_, P>) -> Result<(), Clash> {
                 $(for (key, row) in self.$field {
                     let have = turn.table(|rows| &rows.$field);
