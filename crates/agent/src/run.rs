@@ -130,7 +130,11 @@ impl Agent {
         let paths = &self.config.paths;
         let (objects, follow) = ApiPods::new(self.client.clone(), &self.config.node);
         let pods = Pods::new(Parts {
-            settings: pods::Settings { ovn_run: paths.ovn_run.clone(), ..pods::Settings::default() },
+            settings: pods::Settings {
+                ovn_run: paths.ovn_run.clone(),
+                ovs_run: Some(paths.ovs_run.clone()),
+                ..pods::Settings::default()
+            },
             kernel,
             switch: self.stores.switch.clone(),
             southbound: Some(self.stores.southbound.clone()),

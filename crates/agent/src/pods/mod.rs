@@ -16,6 +16,7 @@ mod del;
 mod locks;
 pub mod objects;
 pub mod port;
+mod ready;
 pub mod record;
 mod repair;
 mod reserve;
@@ -58,7 +59,7 @@ pub trait PodPorts: Send + Sync + 'static {
 pub struct ZoneUnavailable(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// The node's place in the overlay, as far as its pods need it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Place {
     /// The cluster's ranges.
     pub networks: Networks,
@@ -96,6 +97,8 @@ pub enum Readiness {
 pub struct Settings {
     /// Where OVN's daemons have their control sockets; read only to say which of them is missing.
     pub ovn_run: PathBuf,
+    /// Where the switch has its control socket; read for STATUS only, and not at all where it is not said.
+    pub ovs_run: Option<PathBuf>,
     /// How long the API may take to show a pod that the runtime already starts.
     pub pod_limit: Duration,
     /// How long the zone may take to commit a port.
@@ -110,6 +113,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             ovn_run: PathBuf::from("/run/ovn"),
+            ovs_run: None,
             pod_limit: Duration::from_secs(10),
             zone_limit: Duration::from_secs(10),
             installed_limit: Duration::from_secs(30),
@@ -197,12 +201,18 @@ impl Pods {
             Ask::Check { attachment, network: _, netns, previous } => {
                 self.check(&attachment, &netns, &previous).await.map(|()| None)
             }
-            Ask::Status => self.status().map(|()| None),
+            Ask::Status => self.status().await.map(|()| None),
             Ask::Gc { network, valid } => self.gc(&network, &valid).await.map(|()| None),
         }
     }
 
-    fn status(&self) -> Result<(), CniError> {
+    async fn status(&self) -> Result<(), CniError> {
+        if let Some(run) = &self.0.settings.ovs_run
+            && !ready::is_switching(run).await
+        {
+            let text = "ovs-vswitchd is not running: no packet of any pod moves";
+            return Err(CniError::new(Code::LimitedConnectivity, text));
+        }
         match &*self.0.readiness.borrow() {
             Readiness::Ready => Ok(()),
             Readiness::NotReady(why) => Err(CniError::new(Code::NotAvailable, why.clone())),

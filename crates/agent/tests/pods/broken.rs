@@ -169,15 +169,19 @@ async fn garbage_is_what_the_runtime_does_not_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_is_what_the_node_is_ready_for() {
-    let world = World::new().await;
+    let mut world = World::new().await;
     let asked = world.sandbox("none", "u");
     assert_eq!(asked.ask("STATUS").await, Ok(Value::Null));
     for (readiness, code) in [
         (Readiness::NotReady("the zone is being set up".into()), 50),
-        (Readiness::Limited("ovs-vswitchd is not running".into()), 51),
+        (Readiness::Limited("the uplink is down".into()), 51),
     ] {
         world.readiness.send_replace(readiness);
         let error = asked.ask("STATUS").await.unwrap_err();
         assert_eq!(error["code"], code, "{error}");
     }
+    world.readiness.send_replace(Readiness::Ready);
+    world.switch.kill_daemon();
+    let error = asked.ask("STATUS").await.unwrap_err();
+    assert_eq!(error["code"], 51, "without its switch no pod reaches anything: {error}");
 }

@@ -9,4 +9,5 @@ mod misuse;
 #[allow(dead_code, reason = "shared with the tests of the host")]
 mod node;
 mod reference;
+mod whole;
 mod world;

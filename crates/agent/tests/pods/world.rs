@@ -247,6 +247,7 @@ impl World {
         let (objects, follow) = ApiPods::new(self.client.clone(), &node);
         let settings = Settings {
             ovn_run: self.switch.dir.path().to_owned(),
+            ovs_run: Some(self.switch.dir.path().to_owned()),
             installed_limit: self.plan.installed_limit,
             pod_limit: self.plan.pod_limit,
             ..Settings::default()
