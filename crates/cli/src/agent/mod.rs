@@ -28,6 +28,9 @@ its kernel, and its pods.
 Runs until it is stopped, and disturbs no packet by that: daemons, rows, ports and routes stay as they are, and the
 next agent adopts them. Needs root, Open vSwitch running, and the packages of OVN installed.
 
+Pods are attached by netferry-cni, which asks at cni.sock in the run directory. Runtimes are told of it, by
+10-netferry.conflist, when the first pod can be attached; that stays when the agent is stopped.
+
 Credentials: --kubeconfig, else /etc/netferry/kubeconfig, else those of the pod it runs in.",
     after_help = "\
 Examples:
@@ -77,6 +80,9 @@ struct Places {
     /// What the agent keeps for longer: enough to heal the node without the API
     #[arg(long, value_name = "DIR", default_value = "/var/lib/netferry")]
     data_dir: PathBuf,
+    /// Where runtimes look for CNI configurations
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    cni_conf_dir: PathBuf,
 }
 
 /// Who moves the packets.
@@ -129,6 +135,7 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
             run: places.run_dir.clone(),
             cni_config: places.cni_config.clone(),
             data: places.data_dir.clone(),
+            cni: places.cni_conf_dir.clone(),
         },
         resync: Duration::from_secs(args.resync),
         datapath: match args.datapath {
