@@ -129,6 +129,9 @@ impl Agent {
     ) -> Result<(), RunError> {
         let paths = &self.config.paths;
         let (objects, follow) = ApiPods::new(self.client.clone(), &self.config.node);
+        let zone = self.outlook.readiness.subscribe();
+        let (ready, readiness) = watch::channel(zone.borrow().clone());
+        tasks.spawn(pods::ready::follow(self.stores.switch.clone(), zone, ready));
         let pods = Pods::new(Parts {
             settings: pods::Settings {
                 ovn_run: paths.ovn_run.clone(),
@@ -141,14 +144,13 @@ impl Agent {
             ports: Arc::new(handle),
             objects,
             place: self.outlook.place.subscribe(),
-            readiness: self.outlook.readiness.subscribe(),
+            readiness: readiness.clone(),
         });
         let server = Server::open(&paths.cni_socket()).map_err(RunError::Socket)?;
         let keeper = pods.clone();
         tasks.spawn(follow);
         tasks.spawn(async move { keeper.keep(links).await });
         tasks.spawn(server.run(pods));
-        let readiness = self.outlook.readiness.subscribe();
         tasks.spawn(announce(readiness, host, paths.cni_config.clone(), paths.cni_socket()));
         Ok(())
     }

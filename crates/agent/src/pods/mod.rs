@@ -16,7 +16,7 @@ mod del;
 mod locks;
 pub mod objects;
 pub mod port;
-mod ready;
+pub mod ready;
 pub mod record;
 mod repair;
 mod reserve;

@@ -80,9 +80,6 @@ struct Places {
     /// What the agent keeps for longer: enough to heal the node without the API
     #[arg(long, value_name = "DIR", default_value = "/var/lib/netferry")]
     data_dir: PathBuf,
-    /// Where runtimes look for CNI configurations
-    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
-    cni_conf_dir: PathBuf,
 }
 
 /// Who moves the packets.
@@ -135,7 +132,6 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
             run: places.run_dir.clone(),
             cni_config: places.cni_config.clone(),
             data: places.data_dir.clone(),
-            cni: places.cni_conf_dir.clone(),
         },
         resync: Duration::from_secs(args.resync),
         datapath: match args.datapath {
