@@ -28,6 +28,7 @@ pub mod addressing;
 mod children;
 pub mod cluster;
 pub mod container;
+pub mod controllers;
 mod enter;
 mod error;
 mod kubelet;

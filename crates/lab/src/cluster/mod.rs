@@ -165,6 +165,9 @@ impl Cluster {
         *self.control.write().await = Some(control);
         self.at("what a new cluster starts with");
         bootstrap::furnish(&client, &self.options).await?;
+        if self.options.control_plane == ControlPlane::Embedded {
+            tokio::spawn(crate::controllers::run(client.clone(), Default::default()));
+        }
         if self.options.parts.operator
             && let Some(control) = self.control.write().await.as_mut()
         {
