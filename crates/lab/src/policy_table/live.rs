@@ -18,7 +18,7 @@ use crate::programs::probe::{self, Probe};
 
 /// How long a question may stay unanswered before it counts as denied. A cell that should be open and is not is asked
 /// again, so this bounds the time of a table and not what is true.
-const DENIED_AFTER: Duration = Duration::from_millis(800);
+const DENIED_AFTER: Duration = Duration::from_millis(500);
 
 /// What went wrong while a scenario ran.
 #[derive(Debug, thiserror::Error)]

@@ -10,10 +10,12 @@ mod cell;
 mod expect;
 pub mod live;
 pub mod model;
+mod raise;
 mod scenario;
 #[cfg(test)]
 mod tests;
 
 pub use cell::{Cell, PORTS, PodId, cells};
 pub use expect::{Expectation, NotAnExpectation};
+pub use raise::raise;
 pub use scenario::{Expanded, Scenario, ScenarioError, Step, World, pod_manifest, scenarios};
