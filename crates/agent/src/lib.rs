@@ -2,11 +2,12 @@
 //!
 //! - [`cluster`] follows the API and tells the zone what is new;
 //! - [`zone`] keeps the node's OVN databases and their daemons, and the node's Open vSwitch; [`switch`] knows that;
-//! - [`host`] keeps the kernel's side, [`host_init`] prepares it at boot, `facts` tells the cluster what is true here;
+//! - [`host`] keeps the kernel's side, [`host_init`] prepares it at boot, [`facts`] tells the cluster what is true here;
 //! - [`pods`] answers the CNI plugin.
 
 pub mod cluster;
 pub mod config;
+pub mod facts;
 pub mod host;
 pub mod host_init;
 pub mod pods;

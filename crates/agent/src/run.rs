@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use netferry_core::overlay::names;
+use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_kernel::{IfName, Kernel};
 use netferry_ovs::client::LinkError;
@@ -16,13 +18,13 @@ use tokio::task::JoinSet;
 use crate::cluster::{self, Basis, Cache, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
-use crate::host_init::Record;
+use crate::host_init::{BridgeRecord, Record};
 use crate::pods::objects::ApiPods;
 use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle};
-use crate::{host, host_init, switch};
+use crate::{facts, host, host_init, switch};
 
 /// How often it is seen to that the CNI configuration is there.
 const CONFIG_EVERY: Duration = Duration::from_secs(10);
@@ -80,7 +82,9 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     let (links, links_seen) = watch::channel(BTreeSet::new());
-    let host = agent.keep_host(&mut tasks, &kernel, links_seen);
+    let bridge = bridge_of_this_boot(&agent.config);
+    let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());
+    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), networks_seen.clone());
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
@@ -161,14 +165,10 @@ impl Agent {
         tasks: &mut JoinSet<()>,
         kernel: &Arc<Kernel>,
         links: watch::Receiver<BTreeSet<IfName>>,
+        bridge: Option<&BridgeRecord>,
     ) -> watch::Receiver<host::State> {
-        let done = Record::read(&self.config.paths.run).unwrap_or_else(|error| {
-            tracing::error!(error = &error as &dyn std::error::Error, "reading what host-init did");
-            None
-        });
-        let bridge = done.and_then(|record| record.bridge);
         let userspace = self.datapath == Datapath::Userspace;
-        let uplink = bridge.as_ref().filter(|_| userspace).and_then(|b| IfName::new(b.uplink.clone()).ok());
+        let uplink = bridge.filter(|_| userspace).and_then(|b| IfName::new(b.uplink.clone()).ok());
         // With the kernel's datapath there is nothing to guard.
         let guarded = if userspace { links } else { watch::channel(BTreeSet::new()).1 };
         let plan = self.outlook.host.subscribe();
@@ -176,9 +176,31 @@ impl Agent {
         let (state, seen) = watch::channel(host::State::default());
         tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
         if let Some(bridge) = bridge {
-            tasks.spawn(host_init::keep(Arc::clone(kernel), bridge));
+            tasks.spawn(host_init::keep(Arc::clone(kernel), bridge.clone()));
         }
         seen
+    }
+
+    /// Observes the node and tells the cluster.
+    fn tell_facts(
+        &self,
+        tasks: &mut JoinSet<()>,
+        kernel: &Arc<Kernel>,
+        bridge: Option<&BridgeRecord>,
+        networks: watch::Receiver<Option<Written>>,
+    ) {
+        let (facts, seen) = watch::channel(None);
+        let sources = facts::Sources {
+            kernel: Arc::clone(kernel),
+            switch: self.stores.switch.clone(),
+            bridge: bridge.and_then(|bridge| IfName::new(bridge.name.clone()).ok()),
+            node: self.own.subscribe(),
+        };
+        let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
+        let way_out = Topology::multi_node().way_out;
+        tasks.spawn(facts::observe(sources, facts));
+        tasks.spawn(facts::fit::keep(nodes.clone(), name.clone(), way_out, seen.clone(), networks));
+        tasks.spawn(facts::publish::publish(nodes, name, seen, self.own.subscribe()));
     }
 
     fn session(&self, basis: Basis, cache: &Cache) -> Session {
@@ -204,6 +226,15 @@ impl Agent {
         tasks.spawn(cluster::follow(self.client.clone(), me, basis.clone(), heard, self.own.clone()));
         Session { basis, _tasks: tasks }
     }
+}
+
+/// The bridge that host-init made at this boot, if it did.
+fn bridge_of_this_boot(config: &Config) -> Option<BridgeRecord> {
+    let done = Record::read(&config.paths.run).unwrap_or_else(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "reading what host-init did");
+        None
+    });
+    done.and_then(|record| record.bridge)
 }
 
 /// Writes the CNI configuration once pods can be started, and again should somebody remove it.

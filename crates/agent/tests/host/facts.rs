@@ -1,0 +1,146 @@
+//! What is true of a host, told to an API.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use netferry_agent::facts::{Sources, observe, publish};
+use netferry_apiserver::{ApiServer, Settings};
+use netferry_ovs::tables::vswitch::OpenVSwitch;
+use netferry_ovs::{Options, Spec};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::world::{Switch, Wire, in_time, run};
+
+async fn node_with(nodes: &Api<Node>, key: &str, part: &str) -> Node {
+    in_time(&format!("{key} with {part}"), async {
+        loop {
+            let node = nodes.get("n1").await.unwrap();
+            let annotations = node.metadata.annotations.clone().unwrap_or_default();
+            if annotations.get(key).is_some_and(|value| value.contains(part)) {
+                return node;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_nodes_annotations_follow_what_is_true_of_it() {
+    let Wire { host, peer: _peer } = Wire::new();
+    let switch = Switch::start(&host).await;
+    let spec = Spec::new("Open_vSwitch").table::<OpenVSwitch>();
+    let database = netferry_ovs::Client::connect(spec, vec![switch.remote()], Options::default());
+    let database = in_time("the database", database).await.unwrap();
+    let server = ApiServer::open(Settings::default()).unwrap();
+    let nodes: Api<Node> = Api::all(Client::new(server.router(), "default"));
+
+    let (facts, seen) = watch::channel(None);
+    let (own, own_seen) = watch::channel::<Option<Node>>(None);
+    let sources =
+        Sources { kernel: Arc::clone(&host), switch: database, bridge: None, node: own_seen.clone() };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(observe(sources, facts));
+    tasks.spawn(publish::publish(nodes.clone(), "n1".to_owned(), seen.clone(), own_seen));
+
+    // All of it comes late: the identity, the addresses, the node itself.
+    switch.vsctl("--no-wait set open . external_ids:system-id=me");
+    run(&host, "ip addr add 172.30.0.2/16 dev eth0; ip route add default via 172.30.255.254");
+    in_time("the facts", seen.clone().wait_for(Option::is_some)).await.unwrap();
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let node = node_with(&nodes, "k8s.ovn.org/node-primary-ifaddr", "172.30.0.2/16").await;
+    let annotations = node.metadata.annotations.clone().unwrap();
+    assert_eq!(annotations["k8s.ovn.org/node-chassis-id"], "me");
+    assert_eq!(annotations["k8s.ovn.org/zone-name"], "n1");
+    let mac = host.links().named(&crate::world::name("eth0")).unwrap().unwrap().mac.unwrap();
+    assert!(annotations["k8s.ovn.org/l3-gateway-config"].contains(&mac.to_string()));
+
+    run(&host, "ip addr add fd00:172:30::2/64 dev eth0 nodad");
+    node_with(&nodes, "k8s.ovn.org/host-cidrs", "fd00:172:30::2/64").await;
+
+    // Somebody writes nonsense over it.
+    let wrong = json!({"metadata": {"annotations": {"k8s.ovn.org/node-chassis-id": "you"}}});
+    let node = nodes.patch("n1", &PatchParams::default(), &Patch::Merge(wrong)).await.unwrap();
+    own.send(Some(node)).unwrap();
+    node_with(&nodes, "k8s.ovn.org/node-chassis-id", "me").await;
+
+    // What cannot be seen for a moment stays as it was.
+    run(&host, "ip addr flush dev eth0");
+    run(&host, "ip addr add 172.30.0.7/16 dev eth0; ip route add default via 172.30.255.254");
+    node_with(&nodes, "k8s.ovn.org/node-primary-ifaddr", "172.30.0.7/16").await;
+}
+
+#[tokio::test]
+async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
+    use netferry_agent::cluster::Written;
+    use netferry_agent::facts::{HostFacts, NodeFacts, fit};
+    use netferry_core::overlay::topology::Topology;
+
+    let server = ApiServer::open(Settings::default()).unwrap();
+    let nodes: Api<Node> = Api::all(Client::new(server.router(), "default"));
+    let theirs = json!({"key": "theirs", "effect": "NoSchedule"});
+    let node = json!({"metadata": {"name": "n1"}, "spec": {"taints": [theirs]}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let of = |mtu: u32| NodeFacts {
+        host: HostFacts {
+            link: crate::world::name("eth0"),
+            mac: "02:00:00:00:00:01".parse().unwrap(),
+            mtu,
+            primary: netferry_api::annotation::FamilyPair::new("172.30.0.2/16".parse().ok(), None).unwrap(),
+            gateways: vec![],
+            addresses: vec![],
+            management: None,
+        },
+        chassis: "me".to_owned(),
+    };
+    let written: Written = serde_json::from_value(json!({
+        "status": {
+            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "serviceNetwork": ["10.96.0.0/16"],
+            "clusterNetworkMTU": 1400,
+        },
+        "spec": {
+            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "serviceNetwork": ["10.96.0.0/16"],
+        },
+    }))
+    .unwrap();
+    assert!(written.basis().unwrap().is_some());
+    let (facts, seen) = watch::channel(Some(of(1450)));
+    let (_networks, networks) = watch::channel(Some(written));
+    let way_out = Topology::multi_node().way_out;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(fit::keep(nodes.clone(), "n1".to_owned(), way_out, seen, networks));
+
+    let state = async || {
+        let node = nodes.get("n1").await.unwrap();
+        let taints: Vec<String> =
+            node.spec.unwrap().taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect();
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        let condition = conditions.into_iter().find(|condition| condition.type_ == fit::CONDITION);
+        (taints, condition.map(|condition| (condition.status, condition.message.unwrap_or_default())))
+    };
+    let reaches = async |tainted: bool, value: &str| {
+        in_time(value, async {
+            loop {
+                let (taints, condition) = state().await;
+                assert_eq!(taints[0], "theirs");
+                let said = condition.as_ref().is_some_and(|(status, _)| status == value);
+                if said && taints.iter().any(|key| key == "k8s.ovn.org/mtu-too-small") == tainted {
+                    return condition.unwrap().1;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    };
+    let why = reaches(true, "True").await;
+    assert!(why.contains("eth0") && why.contains("raise its MTU by 8"), "{why}");
+    facts.send(Some(of(1458))).unwrap();
+    reaches(false, "False").await;
+}
