@@ -231,12 +231,12 @@ impl Pods {
         let on_switch = async {
             let (kernel, wired) = (Arc::clone(&self.0.kernel), end.clone());
             let made = blocking(move || wire::attach(&kernel, namespace, &wired)).await;
-            let host_end = made.map_err(|error| failed(name, &chain(&error)))?;
+            let made = made.map_err(|error| failed(name, &chain(&error)))?;
             self.put_on_switch(place, wanted, pod, end).await.map_err(|error| not_on_switch(name, &error))?;
-            Ok(host_end)
+            Ok(made)
         };
         let installed = async {
-            let ((), host_end) = tokio::try_join!(put, on_switch)?;
+            let ((), (host_end, inside)) = tokio::try_join!(put, on_switch)?;
             let ours = Instant::now();
             let limit = self.0.settings.installed_limit;
             let (run, southbound) = (&self.0.settings.ovn_run, self.0.southbound.as_ref());
@@ -244,7 +244,10 @@ impl Pods {
             port::installed(&self.0.switch, end.link.as_str(), limit, diagnose)
                 .await
                 .map_err(|error| not_on_switch(name, &error))?;
-            Ok((host_end, ours, Instant::now()))
+            let (installed, held) = (Instant::now(), end.clone());
+            let held = blocking(move || wire::take_hold(&inside, &held)).await;
+            held.map_err(|error| failed(name, &chain(&error)))?;
+            Ok((host_end, ours, installed))
         };
         let (annotated, (host_end, ours, installed)) = tokio::try_join!(annotate, installed)?;
         spent.ovn_us = micros(installed.duration_since(ours));

@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use netferry_core::net::{Addresses, Family};
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::address::Address;
 use netferry_kernel::link::{Changes, Make, VethPeer, Want};
-use netferry_kernel::route::{Filter, Hop, MAIN, Route};
+use netferry_kernel::route::{Filter, Hop, LOCAL, MAIN, Route};
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Error, IfName, Kernel, Mac, Mark, Namespace, Object, Objects, Result};
 use nix::errno::Errno;
@@ -22,6 +23,9 @@ use crate::host::guard;
 
 /// The smallest MTU of a host's end.
 const HOST_END: u32 = 9000;
+/// How long the kernel may take to take hold of an address, and how soon to look again.
+const TAKES_HOLD: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The longest note in a link's alias; the kernel takes 255 bytes with our mark in front.
 const LONGEST_NOTE: usize = 200;
 
@@ -145,8 +149,9 @@ pub struct HostEnd {
     pub mtu: u32,
 }
 
-/// Makes the pair and everything inside. What is left of an earlier attempt is taken away first.
-pub fn attach(host: &Kernel, inside: Namespace, end: &End) -> Result<HostEnd> {
+/// Makes the pair and everything inside. What is left of an earlier attempt is taken away first. Answers with a
+/// handle on the pod's namespace, for [`take_hold`].
+pub fn attach(host: &Kernel, inside: Namespace, end: &End) -> Result<(HostEnd, Kernel)> {
     detach(host, &end.link)?;
     let namespace = Arc::new(inside.try_clone()?);
     let pod = Kernel::inside(inside)?;
@@ -155,7 +160,33 @@ pub fn attach(host: &Kernel, inside: Namespace, end: &End) -> Result<HostEnd> {
         // The first refusal says more than one on the way back.
         let _ = detach(host, &end.link);
     }
-    made
+    made.map(|host_end| (host_end, pod))
+}
+
+/// Waits until the kernel takes in what is sent to the pod's addresses.
+///
+/// It acknowledges a new IPv6 address before that: the rest is left to a queue of work, and until it comes to it the
+/// first packets to the pod are dropped as nobody's. Nothing tells when it is done but the route that is there then.
+/// It is long before OVN is ready, so this finds it done.
+pub fn take_hold(pod: &Kernel, end: &End) -> Result<()> {
+    let mut missing: BTreeSet<IpNet> =
+        end.addresses.iter().map(IpNet::addr).filter(IpAddr::is_ipv6).map(IpNet::from).collect();
+    let filter =
+        Filter { table: Some(LOCAL), family: Some(netferry_kernel::Family::V6), ..Filter::default() };
+    let deadline = Instant::now() + TAKES_HOLD;
+    loop {
+        for route in if missing.is_empty() { vec![] } else { pod.routes().observe_only(filter)? } {
+            missing.remove(&route.to);
+        }
+        let Some(address) = missing.first() else { return Ok(()) };
+        if Instant::now() >= deadline {
+            return Err(Error::Invalid {
+                object: format!("address {address} in {}", pod.namespace()),
+                why: "is there, but the kernel does not take hold of it".to_owned(),
+            });
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 fn make(host: &Kernel, pod: &Kernel, namespace: Arc<Namespace>, end: &End) -> Result<HostEnd> {

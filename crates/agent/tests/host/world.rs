@@ -169,7 +169,8 @@ impl Switch {
         let mut switch = Switch { dir, kernel: Arc::clone(kernel), database: None, daemon: None };
         switch.start_database();
         let socket = switch.path("db.sock");
-        until("the database", || socket.exists()).await;
+        // It exists before anybody listens.
+        until("the database", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
         switch.vsctl("--no-wait init");
         switch.vsctl(
             "--no-wait set open . other_config:n-handler-threads=1 other_config:n-revalidator-threads=1",
@@ -234,7 +235,8 @@ impl Switch {
         self.kernel = Arc::clone(kernel);
         self.start_database();
         let socket = self.path("db.sock");
-        until("the database", || socket.exists()).await;
+        // It exists before anybody listens.
+        until("the database", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
         self.start_daemon().await;
     }
 
