@@ -35,7 +35,14 @@ pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Ve
             .during("waiting for the switch's database")?
     })
     .await;
-    let daemon = Program::new("/usr/sbin/ovs-vswitchd", format!("{LOGS}/ovs-vswitchd.log")).args([
+    // A switch of hardware does not wait until a compiler lets go of the processor. This one forwards by a process
+    // whose sockets hold some ninety packets, so it goes before everything else of the machine; where that is not
+    // allowed it runs as others do, and a busy machine loses packets.
+    let daemon = Program::new("/bin/sh", format!("{LOGS}/ovs-vswitchd.log")).args([
+        "-c",
+        "chrt -r -p 5 $$ 2>/dev/null; exec \"$@\"",
+        "ovs-vswitchd",
+        "/usr/sbin/ovs-vswitchd",
         SOCKET,
         "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
         "-vconsole:info",
