@@ -93,6 +93,11 @@ pub(crate) struct World {
 impl World {
     /// A node with a running switch, and an API that knows its networks.
     pub(crate) async fn start() -> World {
+        World::start_with("10.244.0.0/16").await
+    }
+
+    /// The same with pods of this range.
+    pub(crate) async fn start_with(range: &str) -> World {
         let dir = tempfile::Builder::new().prefix("nf").tempdir().expect("a directory");
         let paths = Paths::below(dir.path());
         std::fs::create_dir_all(&paths.ovs_run).expect("a directory");
@@ -103,7 +108,7 @@ impl World {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut world = World { dir, switch, server, pki, address, listening: None, client };
         world.listen().await;
-        world.make_networks().await;
+        world.make_networks(range).await;
         until("the switch", || {
             world.vsctl(&["get", "open", ".", "datapath_types"]).filter(|types| types.contains("netdev"))
         })
@@ -151,6 +156,28 @@ impl World {
         Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
     }
 
+    /// The same credentials as a file.
+    pub(crate) fn kubeconfig_file(&self) -> std::path::PathBuf {
+        let file = self.dir.path().join("kubeconfig");
+        std::fs::write(&file, self.pki.kubeconfig(&format!("https://{}", self.address))).expect("a file");
+        file
+    }
+
+    /// Where the node's files are.
+    pub(crate) fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A process in the node's network.
+    pub(crate) fn switch_process(&self) -> u32 {
+        self.switch.shell.id()
+    }
+
+    /// How large the northbound database's file is.
+    pub(crate) fn bytes(&self) -> u64 {
+        std::fs::metadata(self.paths().ovn_data.join("ovnnb_db.db")).map_or(0, |file| file.len())
+    }
+
     /// The namespace of the node's network: what an agent does to a host it does here.
     pub(crate) fn kernel(&self) -> Arc<Kernel> {
         let namespace = Namespace::of_process(self.switch.shell.id()).expect("the switch runs");
@@ -168,14 +195,14 @@ impl World {
         Paths::below(self.dir.path())
     }
 
-    async fn make_networks(&self) {
+    async fn make_networks(&self, range: &str) {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for (_, yaml) in netferry_api::crds() {
             let definition = serde_saphyr::from_str(&yaml).expect("our own YAML");
             definitions.create(&PostParams::default(), &definition).await.expect("a definition");
         }
         let ranges = json!({
-            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "clusterNetwork": [{"cidr": range, "hostPrefix": 24}],
             "serviceNetwork": ["10.96.0.0/16"],
         });
         self.put(
