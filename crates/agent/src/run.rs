@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use netferry_core::overlay::names;
+use netferry_core::overlay::service::Forward;
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_kernel::{IfName, Kernel};
@@ -15,7 +16,7 @@ use netferry_ovs::client::LinkError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::cluster::{self, Basis, Cache, Written};
+use crate::cluster::{self, Basis, Cache, Own, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host_init::{BridgeRecord, Record};
@@ -26,6 +27,8 @@ use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle};
 use crate::{facts, host, host_init, switch};
 
+/// How often what the host forwards is written at most.
+const REMEMBER_EVERY: Duration = Duration::from_secs(2);
 /// How often it is seen to that the CNI configuration is there.
 const CONFIG_EVERY: Duration = Duration::from_secs(10);
 
@@ -44,6 +47,9 @@ pub enum RunError {
     /// The switch has no identity and could not be given one.
     #[error("giving the switch its identity")]
     Identity(#[source] netferry_ovs::SettleError),
+    /// A part of the agent failed, by a mistake of ours: starting anew is better than going on without it.
+    #[error("a part of the agent failed; it is to be started again")]
+    Part(#[source] tokio::task::JoinError),
     /// The plugin cannot ask us.
     #[error("opening the socket of the CNI plugin")]
     Socket(#[source] NotListening),
@@ -55,6 +61,7 @@ struct Agent {
     client: kube::Client,
     stores: Stores,
     datapath: Datapath,
+    chassis: String,
     requests: Requests,
     outlook: Outlook,
     own: watch::Sender<Option<Node>>,
@@ -72,15 +79,17 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let _daemons = Daemons::keep(&config.paths).await?;
     let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;
     let last_known = cache.node(config.node.as_str());
-    switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
+    let chassis = switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
     let (handle, requests) = ZoneHandle::new();
     let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
     let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
     let datapath = config.datapath.unwrap_or_else(switch::datapath);
     let outlook = Outlook::default();
-    let agent = Agent { config, client, stores, datapath, requests, outlook, own };
+    outlook.forward.send_replace(cluster::forward::read(&config.paths.data));
+    let agent = Agent { config, client, stores, datapath, chassis, requests, outlook, own };
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
+    tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());
@@ -99,6 +108,10 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         tokio::select! {
             _ = networks_seen.changed() => {}
             _ = own_seen.changed() => {}
+            failed = failed(Some(&mut tasks)) => return Err(RunError::Part(failed)),
+            failed = failed(session.as_mut().map(|session| &mut session.tasks)) => {
+                return Err(RunError::Part(failed));
+            }
         }
         let mut now = cache.clone();
         now.networks = networks_seen.borrow().clone();
@@ -118,7 +131,19 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
 /// Everything that is built on one set of ranges; ends when dropped.
 struct Session {
     basis: Basis,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
+}
+
+/// Waits for a task that fails. One that ends has nothing left to do.
+async fn failed(tasks: Option<&mut JoinSet<()>>) -> tokio::task::JoinError {
+    if let Some(tasks) = tasks {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(failed) = ended {
+                return failed;
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 impl Agent {
@@ -209,7 +234,8 @@ impl Agent {
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
         let facts = SwitchFacts { southbound, datapath: self.datapath };
         let mut model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
-        if let Ok(node) = netferry_translate::node::node(&basis.networks, &cache.node(me.as_str())) {
+        let own = Own { name: me.clone(), chassis: self.chassis.clone() };
+        if let Ok(node) = own.read(&basis.networks, &cache.node(me.as_str())) {
             model.hear(News::Node(node));
         }
         let mut tasks = JoinSet::new();
@@ -223,8 +249,22 @@ impl Agent {
             tasks.spawn(async move { tunnels.keep(peers).await });
         }
         tasks.spawn(keeper.run());
-        tasks.spawn(cluster::follow(self.client.clone(), me, basis.clone(), heard, self.own.clone()));
-        Session { basis, _tasks: tasks }
+        tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));
+        Session { basis, tasks }
+    }
+}
+
+/// Keeps what the host forwards on disk, not more often than a disk likes.
+async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: PathBuf) {
+    while forward.changed().await.is_ok() {
+        let now = forward.borrow_and_update().clone();
+        if let Some(now) = now
+            && let Err(error) = cluster::forward::write(&directory, &now)
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "what the host forwards was not remembered");
+        }
+        tokio::time::sleep(REMEMBER_EVERY).await;
     }
 }
 

@@ -44,17 +44,7 @@ impl Cache {
 
     /// Remembers this, whole or not at all.
     pub fn write(&self, directory: &Path) -> Result<(), CacheError> {
-        let file = directory.join(Cache::FILE);
-        let written = (|| {
-            std::fs::create_dir_all(directory)?;
-            let new = directory.join(format!("{}.new", Cache::FILE));
-            let mut out = File::create(&new)?;
-            out.write_all(&serde_json::to_vec_pretty(self)?)?;
-            out.sync_all()?;
-            std::fs::rename(&new, &file)?;
-            File::open(directory)?.sync_all()
-        })();
-        written.map_err(|source| CacheError { file, source })
+        write_whole(directory, Cache::FILE, self)
     }
 
     /// The node as it was last seen.
@@ -70,5 +60,52 @@ impl Cache {
         let all = node.metadata.annotations.iter().flatten();
         let ours = all.filter(|(key, _)| key.starts_with(netferry_api::overlay::annotations::PREFIX));
         self.annotations = ours.map(|(key, value)| (key.clone(), value.clone())).collect();
+    }
+}
+
+/// Writes a file so that power loss leaves the old one or the new one.
+pub(super) fn write_whole(directory: &Path, name: &str, what: &impl Serialize) -> Result<(), CacheError> {
+    let file = directory.join(name);
+    let written = (|| {
+        std::fs::create_dir_all(directory)?;
+        let new = directory.join(format!("{name}.new"));
+        let mut out = File::create(&new)?;
+        out.write_all(&serde_json::to_vec(what)?)?;
+        out.sync_all()?;
+        std::fs::rename(&new, &file)?;
+        File::open(directory)?.sync_all()
+    })();
+    written.map_err(|source| CacheError { file, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_back_and_what_cannot_be_read_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Cache::read(dir.path()), Cache::default());
+        let mut node = Node::default();
+        node.metadata.annotations = Some(BTreeMap::from([
+            ("k8s.ovn.org/node-id".to_owned(), "2".to_owned()),
+            ("example.com/other".to_owned(), "x".to_owned()),
+        ]));
+        let mut cache = Cache::default();
+        cache.remember(&node);
+        assert_eq!(cache.annotations.len(), 1, "only what is the overlay's");
+        cache.write(&dir.path().join("new")).unwrap();
+        assert_eq!(Cache::read(&dir.path().join("new")), cache);
+        std::fs::write(dir.path().join("new").join(Cache::FILE), "{").unwrap();
+        assert_eq!(Cache::read(&dir.path().join("new")), Cache::default());
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = Cache::default().write(&file).unwrap_err();
+        assert!(error.to_string().contains("cluster.json"), "{error}");
     }
 }

@@ -3,8 +3,13 @@
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::overlay::cluster::Node;
+use netferry_core::overlay::networks::Networks;
 use netferry_translate as translate;
+use netferry_translate::node::NodeGap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -16,7 +21,7 @@ use crate::zone::{Heard, Kind, News};
 /// `own` as well.
 pub async fn follow(
     client: kube::Client,
-    me: NodeName,
+    me: Own,
     basis: Basis,
     heard: mpsc::Sender<Heard>,
     own: watch::Sender<Option<core::Node>>,
@@ -26,7 +31,7 @@ pub async fn follow(
     macro_rules! kind {
         ($reader:expr) => {{
             let (first, listed) = oneshot::channel();
-            tasks.spawn(follow_kind(client.clone(), me.to_string(), $reader, heard.clone(), first));
+            tasks.spawn(follow_kind(client.clone(), me.name.to_string(), $reader, heard.clone(), first));
             lists.push(listed);
         }};
     }
@@ -50,9 +55,31 @@ fn one(news: News) -> Vec<Heard> {
     vec![Heard::News(vec![news])]
 }
 
+/// This node, by what it knows of itself better than the API does.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// Its name.
+    pub name: NodeName,
+    /// The identity of its switch. What the API says of that came from here, and may be older.
+    pub chassis: String,
+}
+
+impl Own {
+    /// Reads a node, this one with its own identity.
+    pub fn read(&self, networks: &Networks, node: &core::Node) -> Result<Node, NodeGap> {
+        if node.metadata.name.as_deref() != Some(self.name.as_str()) {
+            return translate::node::node(networks, node);
+        }
+        let mut node = node.clone();
+        let annotations = node.metadata.annotations.get_or_insert_default();
+        annotations.insert(ChassisId::KEY.to_owned(), self.chassis.clone());
+        translate::node::node(networks, &node)
+    }
+}
+
 struct Nodes {
     basis: Basis,
-    me: NodeName,
+    me: Own,
     own: watch::Sender<Option<core::Node>>,
 }
 
@@ -62,7 +89,7 @@ impl Reader for Nodes {
 
     fn there(&mut self, node: &core::Node) -> Vec<Heard> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        if name == self.me.as_str() {
+        if name == self.me.name.as_str() {
             self.own.send_replace(Some(node.clone()));
         }
         let mut heard = Vec::new();
@@ -74,7 +101,7 @@ impl Reader for Nodes {
                 }
             }
         }
-        match translate::node::node(&self.basis.networks, node) {
+        match self.me.read(&self.basis.networks, node) {
             Ok(node) => heard.push(Heard::News(vec![News::Node(node)])),
             Err(gap) if gap.is_waiting() => tracing::debug!(node = name, %gap, "not in the overlay yet"),
             // What was known of it before stays: a slip of somebody's hand must not cut a node off.

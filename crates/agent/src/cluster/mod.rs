@@ -6,10 +6,11 @@
 
 mod basis;
 mod cache;
+pub mod forward;
 mod kinds;
 mod watch;
 
 pub use basis::{Basis, Written, follow as follow_basis};
 pub use cache::{Cache, CacheError};
-pub use kinds::follow;
+pub use kinds::{Own, follow};
 pub(crate) use watch::fingerprint;

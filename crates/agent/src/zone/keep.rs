@@ -13,6 +13,7 @@ use netferry_core::net::Mac;
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::names;
 use netferry_core::overlay::rows::{Change, LogicalSwitchPort, Row as _};
+use netferry_core::overlay::service::Forward;
 use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::RowKey;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,6 +49,8 @@ pub enum Heard {
 pub struct Outlook {
     /// What the host must have; nothing while the node has no place.
     pub host: watch::Sender<Option<HostPlan>>,
+    /// What the host forwards to Services, to be remembered; what was remembered, until everything was heard.
+    pub forward: watch::Sender<Option<Forward>>,
     /// The node's place, for its pods; nothing while it has none.
     pub place: watch::Sender<Option<Arc<Place>>>,
     /// Whether pods can be attached.
@@ -59,6 +62,7 @@ impl Default for Outlook {
         let waiting = Readiness::NotReady(Unavailable::NotYet.to_string());
         Outlook {
             host: watch::Sender::new(None),
+            forward: watch::Sender::new(None),
             place: watch::Sender::new(None),
             readiness: watch::Sender::new(waiting),
         }
@@ -217,6 +221,7 @@ impl Keeper {
             if let Some(zone) = self.model.zone() {
                 let rows = zone.rows_of_switch(self.model.switch());
                 self.switch.bring(&rows, &Change { put: rows.clone(), ..Change::default() }).await;
+                self.tell_host_what_was_remembered();
             }
             return refuse(answers, &Unavailable::NotYet);
         }
@@ -232,7 +237,9 @@ impl Keeper {
         self.southbound.bring(rows, &settled.change).await;
         let failed = self.northbound.bring(rows, &settled.change).await.failed;
         if settled.host {
-            self.outlook.host.send_replace(self.model.host());
+            let forward = self.model.forward();
+            self.outlook.host.send_replace(self.model.host(forward.clone()));
+            self.outlook.forward.send_replace(Some(forward));
         }
         self.tell_place();
         self.ready(match &failed {
@@ -250,6 +257,17 @@ impl Keeper {
             // Nobody waiting any more is fine.
             let _ = answer.send(said);
         }
+    }
+
+    /// A host that boots without the API gets what it had; without anything remembered, what it has is left alone.
+    fn tell_host_what_was_remembered(&self) {
+        let Some(remembered) = self.outlook.forward.borrow().clone() else { return };
+        let plan = self.model.host(remembered);
+        self.outlook.host.send_if_modified(|last| {
+            let differs = *last != plan;
+            *last = plan;
+            differs
+        });
     }
 
     fn ready(&self, now: Readiness) {

@@ -224,11 +224,16 @@ impl Model {
         Some(Zone { networks: &self.networks, topology: &self.topology, node, mtu: self.mtu })
     }
 
-    /// What the host must have, once the node has a place.
-    pub fn host(&self) -> Option<HostPlan> {
+    /// What the host forwards to all Services.
+    pub fn forward(&self) -> Forward {
         let mut all = Forward::default();
         self.forwards.values().cloned().for_each(|forward| all.join(forward));
-        self.zone().map(|zone| zone.host(None, all))
+        all
+    }
+
+    /// What the host must have to forward this, once the node has a place.
+    pub fn host(&self, forward: Forward) -> Option<HostPlan> {
+        self.zone().map(|zone| zone.host(None, forward))
     }
 
     /// Takes in one thing.

@@ -211,7 +211,7 @@ fn nothing_is_computed_before_the_node_has_a_place() {
     model.hear(News::Node(node(1)));
     model.hear(News::Pod(pod(0, object(0, 0), 0, 5)));
     assert_eq!(model.settle(), Settled::default());
-    assert!(model.host().is_none());
+    assert!(model.host(model.forward()).is_none());
     model.hear(News::Node(node(0)));
     let settled = model.settle();
     assert!(settled.host);

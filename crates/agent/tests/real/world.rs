@@ -395,7 +395,7 @@ fn start_switch(run: &Path) -> Leashed {
         ovsdb-tool create $run/conf.db /usr/share/openvswitch/vswitch.ovsschema
         ovsdb-server $run/conf.db --remote=punix:$run/db.sock --unixctl=$run/ovsdb.ctl --no-chdir </dev/null & database=$!
         until ovs-vsctl --db=unix:$run/db.sock --no-wait init; do :; done
-        ovs-vsctl --db=unix:$run/db.sock --no-wait set open . other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
+        ovs-vsctl --db=unix:$run/db.sock --no-wait set open . external_ids:system-id=chassis-1 other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
         $vswitchd unix:$run/db.sock --pidfile=$run/ovs-vswitchd.pid --no-chdir --log-file=$run/vswitchd.log </dev/null & switch=$!
         read _; kill -9 $switch $database; wait"#;
     Leashed::start(script, &[run.to_str().expect("a path")])
