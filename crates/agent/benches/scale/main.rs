@@ -1,10 +1,10 @@
 //! What an agent costs in a large cluster: memory, time, and operations per change.
 //!
 //! The cluster is in the embedded API server; the agent is a process of its own with real databases, daemons and a
-//! switch. `cargo bench -p netferry-agent --bench scale -- [NODES PODS SERVICES]`
+//! switch. `cargo bench -p netferry-agent --bench scale -- [NODES PODS SERVICES]`; with `NETFERRY_SCALE_API=FILE` the
+//! filled API is kept there and used again.
 
 #[path = "../../tests/real/world.rs"]
-#[allow(dead_code, reason = "made for tests; this uses its part")]
 mod world;
 
 use std::path::Path;
@@ -103,12 +103,17 @@ impl Running {
 }
 
 async fn measure(size: Size) {
+    // The filled API can be kept, for the next time.
+    let file = std::env::var_os("NETFERRY_SCALE_API").map(std::path::PathBuf::from);
+    let filled = file.as_ref().is_some_and(|file| file.exists());
     let Size { nodes, pods, services } = size;
     println!("{nodes} nodes, {pods} pods, {services} Services, {NAMESPACES} namespaces; 110 pods here");
-    let world = World::start_with("10.128.0.0/9").await;
+    let world = World::start_with("10.128.0.0/9", file.clone()).await;
     let began = Instant::now();
-    fill(&world, size).await;
-    println!("API filled in {:.1} s", began.elapsed().as_secs_f64());
+    if !filled {
+        fill(&world, size).await;
+        println!("API filled in {:.1} s", began.elapsed().as_secs_f64());
+    }
 
     let began = Instant::now();
     let agent = Running::start(&world);

@@ -1,7 +1,9 @@
 //! A node for a test: a directory for its files, a switch in a network namespace of its own, an API.
 
+#![allow(dead_code, reason = "a benchmark uses it too, and each its part")]
+
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,22 +95,25 @@ pub(crate) struct World {
 impl World {
     /// A node with a running switch, and an API that knows its networks.
     pub(crate) async fn start() -> World {
-        World::start_with("10.244.0.0/16").await
+        World::start_with("10.244.0.0/16", None).await
     }
 
-    /// The same with pods of this range.
-    pub(crate) async fn start_with(range: &str) -> World {
+    /// The same with pods of this range, and an API that remembers in this file.
+    pub(crate) async fn start_with(range: &str, data: Option<PathBuf>) -> World {
         let dir = tempfile::Builder::new().prefix("nf").tempdir().expect("a directory");
         let paths = Paths::below(dir.path());
         std::fs::create_dir_all(&paths.ovs_run).expect("a directory");
         let switch = start_switch(&paths.ovs_run);
-        let server = ApiServer::open(Settings::default()).expect("a server in memory");
+        let known = data.as_ref().is_some_and(|file| file.exists());
+        let server = ApiServer::open(Settings { data, ..Settings::default() }).expect("a server");
         let client = Client::new(server.router(), "default");
         let pki = Pki::fresh(&[]).expect("certificates");
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut world = World { dir, switch, server, pki, address, listening: None, client };
         world.listen().await;
-        world.make_networks(range).await;
+        if !known {
+            world.make_networks(range).await;
+        }
         until("the switch", || {
             world.vsctl(&["get", "open", ".", "datapath_types"]).filter(|types| types.contains("netdev"))
         })
@@ -157,7 +162,7 @@ impl World {
     }
 
     /// The same credentials as a file.
-    pub(crate) fn kubeconfig_file(&self) -> std::path::PathBuf {
+    pub(crate) fn kubeconfig_file(&self) -> PathBuf {
         let file = self.dir.path().join("kubeconfig");
         std::fs::write(&file, self.pki.kubeconfig(&format!("https://{}", self.address))).expect("a file");
         file
