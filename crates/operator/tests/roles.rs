@@ -1,0 +1,274 @@
+//! The operator on a real API server, under exactly the role that `deploy/` gives it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt};
+use netferry_api::overlay::OperatorNetwork;
+use netferry_operator::lead::Timing;
+use netferry_testkit::{RealControlPlane, assets};
+use serde_json::json;
+use tower::Layer;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const ACCOUNT: &str = "system:serviceaccount:netferry:netferry-operator";
+
+/// A call, in the words of a role: verb, group, resource, and the name where one is given.
+type Use = (String, String, String, String);
+
+/// Writes down what was asked and what was refused.
+#[derive(Clone, Default)]
+struct Ledger {
+    uses: Arc<Mutex<BTreeSet<Use>>>,
+    refused: Arc<Mutex<Vec<String>>>,
+}
+
+impl<S> Layer<S> for Ledger {
+    type Service = Noted<S>;
+
+    fn layer(&self, inner: S) -> Noted<S> {
+        Noted { inner, ledger: self.clone() }
+    }
+}
+
+#[derive(Clone)]
+struct Noted<S> {
+    inner: S,
+    ledger: Ledger,
+}
+
+impl<S, B, C> tower::Service<http::Request<B>> for Noted<S>
+where
+    S: tower::Service<http::Request<B>, Response = http::Response<C>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = futures::future::BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let asked = format!("{} {}", request.method(), request.uri());
+        let used =
+            read(request.method().as_str(), request.uri().path(), request.uri().query().unwrap_or_default());
+        self.ledger.uses.lock().expect("nobody panicked").insert(used);
+        let (answer, refused) = (self.inner.call(request), self.ledger.refused.clone());
+        Box::pin(async move {
+            let answer = answer.await?;
+            if matches!(answer.status().as_u16(), 401 | 403) {
+                refused.lock().expect("nobody panicked").push(asked);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// What an authoriser sees in a request.
+fn read(method: &str, path: &str, query: &str) -> Use {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, rest) = match parts[..] {
+        ["api", _, ref rest @ ..] => (String::new(), rest),
+        ["apis", group, _, ref rest @ ..] => (group.to_owned(), rest),
+        _ => (path.to_owned(), &[][..]),
+    };
+    let rest = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        other => other,
+    };
+    let (resource, mut name) = match rest {
+        [resource] => ((*resource).to_owned(), String::new()),
+        [resource, name] => ((*resource).to_owned(), (*name).to_owned()),
+        [resource, name, sub] => (format!("{resource}/{sub}"), (*name).to_owned()),
+        _ => (rest.join("/"), String::new()),
+    };
+    let watching = query.split('&').any(|pair| pair == "watch=true");
+    let verb = match (method, name.is_empty()) {
+        ("GET", _) if watching => "watch",
+        ("GET", true) => "list",
+        ("GET", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        (other, _) => other,
+    };
+    // A list of the one object with a name counts as asking for that name.
+    if let Some((_, one)) = query.split_once("fieldSelector=metadata.name%3D") {
+        name = one.split('&').next().unwrap_or_default().to_owned();
+    }
+    (verb.to_owned(), group, resource, name)
+}
+
+async fn config(plane: &RealControlPlane) -> Config {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).expect("a kubeconfig");
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .expect("a usable kubeconfig")
+}
+
+/// A client with the operator's own rights.
+async fn as_operator(plane: &RealControlPlane, ledger: &Ledger) -> Client {
+    let mut config = config(plane).await;
+    config.auth_info.impersonate = Some(ACCOUNT.into());
+    config.auth_info.impersonate_groups =
+        Some(vec!["system:serviceaccounts".into(), "system:authenticated".into()]);
+    ClientBuilder::try_from(config).expect("a client").with_layer(ledger).build()
+}
+
+async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn join(client: &Client, name: &str, annotations: serde_json::Value) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({"metadata": {"name": name, "annotations": annotations}});
+    let node = serde_json::from_value(node).expect("a node");
+    nodes.create(&PostParams::default(), &node).await.expect("a node");
+    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.2"}]}});
+    let patch = Patch::Merge(&status);
+    nodes.patch_status(name, &PatchParams::default(), &patch).await.expect("an address");
+}
+
+async fn placed(client: &Client, nodes: usize) {
+    let api: Api<Node> = Api::all(client.clone());
+    until(&format!("{nodes} nodes have their places"), async || {
+        let list = api.list(&ListParams::default()).await.ok()?;
+        let placed =
+            list.items.iter().filter(|node| node.annotations().contains_key("k8s.ovn.org/node-subnets"));
+        let whole = |node: &&Node| {
+            node.annotations().get("k8s.ovn.org/node-id").is_some_and(|id| id.parse::<u16>().is_ok())
+        };
+        (placed.filter(whole).count() == nodes).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
+    let assets = assets().expect("the real programs");
+    let plane = RealControlPlane::start(&assets).await.expect("a control plane");
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let applied = Command::new(assets.join("kubectl"))
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig())
+        .args(["apply", "--server-side", "-k"])
+        .arg(&deploy)
+        .output()
+        .expect("kubectl runs");
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+
+    let admin = Client::try_from(config(&plane).await).expect("a client");
+    let ledger = Ledger::default();
+    let operator = as_operator(&plane, &ledger).await;
+    let settings = netferry_operator::Settings {
+        namespace: "netferry".into(),
+        identity: "tested".into(),
+        timing: Timing::of(Duration::from_secs(3)).expect("a timing"),
+        overlay: netferry_operator::overlay::Settings::default(),
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(netferry_operator::run(operator, settings, async {
+        let _ = stopped.await;
+    }));
+
+    let network = json!({
+        "apiVersion": "operator.openshift.io/v1", "kind": "Network", "metadata": {"name": "cluster"},
+        "spec": {
+            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "serviceNetwork": ["10.96.0.0/16"],
+        },
+    });
+    let network: OperatorNetwork = serde_json::from_value(network).expect("a network");
+    let networks: Api<OperatorNetwork> = Api::all(admin.clone());
+    until("the definition is served", async || networks.create(&PostParams::default(), &network).await.ok())
+        .await;
+    join(&admin, "a", json!({})).await;
+    placed(&admin, 1).await;
+    let wanted = rules(&admin).await;
+    let unused = |used: &BTreeSet<Use>| -> Vec<Use> {
+        wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one))).cloned().collect()
+    };
+    let nodes: Api<Node> = Api::all(admin.clone());
+    let began = Instant::now();
+    loop {
+        let left = unused(&ledger.uses.lock().expect("nobody panicked"));
+        if left.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "allowed and never used: {left:#?}");
+        // The same mistake again and again: its Event is counted up.
+        let scribble = json!({"metadata": {"annotations": {"k8s.ovn.org/node-id": "x"}}});
+        nodes.patch("a", &PatchParams::default(), &Patch::Merge(&scribble)).await.expect("a patch");
+        placed(&admin, 1).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let _ = stop.send(());
+    running.await.expect("it ends in peace");
+    assert_eq!(*ledger.refused.lock().expect("nobody panicked"), Vec::<String>::new(), "refused");
+}
+
+/// Whether a use is one of what is allowed.
+fn covers(allowed: &Use, used: &Use) -> bool {
+    (&allowed.0, &allowed.1, &allowed.2) == (&used.0, &used.1, &used.2)
+        && (allowed.3.is_empty() || allowed.3 == used.3)
+}
+
+/// Everything the operator's roles allow.
+async fn rules(admin: &Client) -> BTreeSet<Use> {
+    let whole: ClusterRole = Api::all(admin.clone()).get("netferry-operator").await.expect("the role");
+    let of_lease: Role =
+        Api::namespaced(admin.clone(), "netferry").get("netferry-operator").await.expect("the role");
+    let of_events: Role =
+        Api::namespaced(admin.clone(), "default").get("netferry-operator-events").await.expect("the role");
+    let all: Vec<PolicyRule> =
+        [whole.rules, of_lease.rules, of_events.rules].into_iter().flatten().flatten().collect();
+    let mut uses = BTreeSet::new();
+    for rule in all {
+        let names =
+            rule.resource_names.filter(|names| !names.is_empty()).unwrap_or_else(|| vec![String::new()]);
+        for verb in &rule.verbs {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    for name in &names {
+                        uses.insert((verb.clone(), group.clone(), resource.clone(), name.clone()));
+                    }
+                }
+            }
+        }
+    }
+    uses
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_may_do_nothing_the_operator_s_role_is_for() {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/agent/role.yaml"))
+            .expect("the role");
+    let role: ClusterRole =
+        serde_saphyr::from_str(text.split("\n---\n").next().expect("a first document")).expect("a role");
+    for rule in role.rules.iter().flatten() {
+        let writes: Vec<&String> =
+            rule.verbs.iter().filter(|verb| !["get", "list", "watch"].contains(&verb.as_str())).collect();
+        let resources = rule.resources.clone().unwrap_or_default();
+        let annotated = resources == ["nodes"] || resources == ["pods"];
+        assert!(writes.is_empty() || (annotated && writes == ["patch"]), "{rule:?}");
+        assert!(!resources.iter().any(|one| one == "secrets" || one == "*"), "{rule:?}");
+    }
+}
