@@ -272,3 +272,12 @@ async fn agents_may_do_nothing_the_operator_s_role_is_for() {
         assert!(!resources.iter().any(|one| one == "secrets" || one == "*"), "{rule:?}");
     }
 }
+
+#[test]
+fn what_is_installed_holds_every_definition() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let listed = std::fs::read_to_string(deploy.join("kustomization.yaml")).expect("the kustomization");
+    for (file, _) in netferry_api::crds() {
+        assert!(listed.contains(&format!("- crds/{file}\n")), "{file} is not in deploy/kustomization.yaml");
+    }
+}

@@ -299,7 +299,7 @@ impl Life {
             changes.mark_unchanged();
             told.mark_unchanged();
             let status = self.status();
-            let fresh = said.borrow().as_ref() != Some(&status);
+            let fresh = said.borrow().as_ref() != Some(&status) || contradicted(&self.pod(), &status);
             if fresh && matches!(*self.told.borrow(), Told::Pod(_)) {
                 match self.say(&status).await {
                     Ok(()) => {
@@ -401,4 +401,13 @@ impl Life {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the API says something else of the pod's readiness than its kubelet: a node that was silent for a while had
+/// its pods declared unready, and only their kubelet can take that back.
+fn contradicted(pod: &Pod, status: &Value) -> bool {
+    let ours = status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Ready");
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let theirs = conditions.into_iter().find(|one| one.type_ == "Ready");
+    matches!((ours, theirs), (Some(ours), Some(theirs)) if ours["status"] != theirs.status.as_str())
 }
