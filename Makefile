@@ -11,9 +11,10 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## see it work: a guided kubectl tour of the embedded API server (seconds once built, no root)
-	@$(CARGO) build -p netferry-cli
-	@CARGO="$(CARGO)" scripts/demo
+demo: need-root ## see it work: a cluster on this machine, measured while its parts are killed (needs root)
+	@scripts/setup
+	$(CARGO) build -p netferry-cli -p netferry-cni
+	@$(CARGO) run --quiet -p netferry-cli -- demo
 
 .PHONY: test
 test: need-root check setup ## everything CI runs: check, set-up of what is missing, all tests (needs root)
@@ -36,7 +37,7 @@ setup: # install missing system packages, build the real control plane and the C
 
 .PHONY: need-root
 need-root:
-	@[ "$$(id -u)" = 0 ] || { echo 'make test: needs root, to install packages and to use network namespaces: sudo env "PATH=$$PATH" make test (make check needs no root)' >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo 'make $(MAKECMDGOALS): needs root, to install packages and to use network namespaces: sudo env "PATH=$$PATH" make $(MAKECMDGOALS) (make check needs no root)' >&2; exit 1; }
 
 .PHONY: crds
 crds: ## write deploy/crds/*.yaml from the API types
@@ -60,10 +61,10 @@ bench: ## embedded and real API server side by side; writes docs/bench.md (minut
 		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$(CURDIR)/docs/bench.md"
 
 .PHONY: lab
-lab: setup ## a cluster of three nodes out of network namespaces on this machine, until interrupted (needs root)
-	@$(CARGO) build -p netferry-cli -p netferry-cni
-	@target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
-		"$$target/debug/netferry" lab up --foreground
+lab: need-root ## a cluster of three nodes on this machine, until `netferry lab down` (needs root)
+	@scripts/setup
+	$(CARGO) build -p netferry-cli -p netferry-cni
+	@$(CARGO) run --quiet -p netferry-cli -- lab up
 
 .PHONY: soak
 soak: ## the lab under faults for hours (not there yet)

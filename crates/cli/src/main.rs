@@ -12,6 +12,7 @@ mod exit;
 mod host_init;
 mod lab;
 mod lab_pod;
+mod line;
 mod logs;
 mod man;
 mod operator;

@@ -7,8 +7,7 @@ fn the_guided_tour_goes_as_it_promises_and_leaves_nothing_behind() {
     let kubectl = netferry_testkit::assets().expect("the real programs are at hand").join("kubectl");
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let output = Command::new(env!("CARGO_BIN_EXE_netferry"))
-        .arg("demo")
-        .arg("--kubectl")
+        .args(["demo", "api", "--kubectl"])
         .arg(kubectl)
         .env("TMPDIR", scratch.path())
         .output()
@@ -23,7 +22,7 @@ fn the_guided_tour_goes_as_it_promises_and_leaves_nothing_behind() {
 #[test]
 fn a_kubectl_that_is_not_there_is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_netferry"))
-        .args(["demo", "--kubectl", "/nowhere/kubectl"])
+        .args(["demo", "api", "--kubectl", "/nowhere/kubectl"])
         .output()
         .expect("the binary under test runs");
     assert_eq!(output.status.code(), Some(1));

@@ -1,7 +1,6 @@
 //! Measuring a lab's paths.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use crate::args::Format;
 use crate::exit::Failure;
+use crate::line::Line;
 use crate::output;
 use crate::time;
 
@@ -204,37 +204,6 @@ impl MeterArgs {
             tcp: wants(Protocol::Tcp),
             icmp: wants(Protocol::Icmp).then(sizes),
             rate: self.rate,
-        }
-    }
-}
-
-/// One line on standard error: written over on a terminal, else only when it says something new.
-struct Line {
-    over: bool,
-    last: String,
-}
-
-impl Line {
-    fn new() -> Line {
-        Line { over: std::io::stderr().is_terminal(), last: String::new() }
-    }
-
-    fn show(&mut self, text: &str) {
-        if text == self.last {
-            return;
-        }
-        if self.over {
-            eprint!("\r\x1b[2K{text}");
-            let _ = std::io::stderr().flush();
-        } else {
-            eprintln!("{text}");
-        }
-        self.last = text.to_owned();
-    }
-
-    fn clear(&self) {
-        if self.over && !self.last.is_empty() {
-            eprint!("\r\x1b[2K");
         }
     }
 }

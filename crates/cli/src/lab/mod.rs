@@ -18,6 +18,7 @@ use crate::args::Format;
 use crate::exit::Failure;
 
 pub(crate) use hidden::{ContainerArgs, LabRunArgs, container, node, run_lab};
+pub(crate) use up::{beside, missing_packages, progress};
 
 /// Run a cluster on this machine: nodes out of namespaces, a real switch in each, faults on request
 #[derive(Debug, Args)]
@@ -125,7 +126,7 @@ impl Patience {
 
 /// Which families a lab speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Family {
+pub(crate) enum Family {
     /// IPv4
     #[value(name = "4")]
     V4,

@@ -1,6 +1,5 @@
 //! `netferry lab up`.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use netferry_lab::{ControlPlane, Lab, Lifetime, Options, Parts, Waiting};
 use super::{Family, Patience, Which, show};
 use crate::args::Format;
 use crate::exit::Failure;
+use crate::line::Line;
 
 /// What a lab's nodes run; without one of them there would be a node that never becomes ready instead of an answer.
 const NEEDED: [(&str, &str); 8] = [
@@ -71,9 +71,9 @@ pub(super) fn run(which: &Which, args: &UpArgs, format: Format) -> Result<(), Fa
     let began = Instant::now();
     let lab = Lab::up(&options)?;
     if !args.patience.time().is_zero() {
-        let mut progress = Progress::new();
-        let ready = lab.wait_ready(args.patience.time(), |waiting| progress.show(waiting));
-        progress.clear();
+        let mut line = Line::new();
+        let ready = lab.wait_ready(args.patience.time(), |waiting| progress(&mut line, waiting));
+        line.clear();
         ready.map_err(|error| {
             let failure = Failure::from(error);
             eprintln!(
@@ -111,7 +111,7 @@ fn options(which: &Which, args: &UpArgs) -> Result<Options, Failure> {
     Ok(options)
 }
 
-fn beside(program: &Path, name: &str) -> PathBuf {
+pub(crate) fn beside(program: &Path, name: &str) -> PathBuf {
     program.with_file_name(name)
 }
 
@@ -125,7 +125,7 @@ fn assets() -> Result<PathBuf, Failure> {
     named.map(PathBuf::from).ok_or_else(refuse)
 }
 
-fn missing_packages() -> Result<(), Failure> {
+pub(crate) fn missing_packages() -> Result<(), Failure> {
     let mut missing: Vec<&str> =
         NEEDED.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect();
     missing.dedup();
@@ -151,34 +151,10 @@ fn wait_for_interrupt() -> Result<(), Failure> {
     })
 }
 
-/// One line that says what is being waited for; on a terminal it is written over.
-struct Progress {
-    over: bool,
-    last: String,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress { over: std::io::stderr().is_terminal(), last: String::new() }
-    }
-
-    fn show(&mut self, waiting: &[Waiting]) {
-        let Some(first) = waiting.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)) else { return };
-        let more = if waiting.len() > 1 { format!(" and {} more", waiting.len() - 1) } else { String::new() };
-        let last = first.last.as_ref().map(|last| format!(": {last}")).unwrap_or_default();
-        let what = format!("{}{more}{last}", first.what);
-        if self.over {
-            eprint!("\r\x1b[2Kwaiting for {what} ({:.0} s)", first.seconds);
-            let _ = std::io::stderr().flush();
-        } else if what != self.last {
-            eprintln!("waiting for {what}");
-        }
-        self.last = what;
-    }
-
-    fn clear(&self) {
-        if self.over && !self.last.is_empty() {
-            eprint!("\r\x1b[2K");
-        }
-    }
+/// What has been waited for longest, and how much else.
+pub(crate) fn progress(line: &mut Line, waiting: &[Waiting]) {
+    let Some(first) = waiting.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)) else { return };
+    let more = if waiting.len() > 1 { format!(" and {} more", waiting.len() - 1) } else { String::new() };
+    let last = first.last.as_ref().map(|last| format!(": {last}")).unwrap_or_default();
+    line.show_since(&format!("waiting for {}{more}{last}", first.what), first.seconds);
 }

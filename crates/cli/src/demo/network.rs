@@ -1,0 +1,194 @@
+//! `netferry demo network`: the pod network of a lab, measured while what keeps it is killed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use netferry_lab::meter::{Limits, Meter, Report, Running};
+use netferry_lab::paths::{self, Selection, Sites, in_lab};
+use netferry_lab::{Families, Lab, Lifetime, Options};
+
+use crate::exit::Failure;
+use crate::lab;
+use crate::line::Line;
+use crate::output::{self, Paint};
+use crate::time;
+
+/// How long anything may take to be ready, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// After a part was killed the flows run on for this long before the next: gaps would be seen by then.
+const AFTER_A_KILL: Duration = Duration::from_secs(3);
+
+/// Measure the pod network of a lab while agents, OVN's daemons and the API server are killed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 nothing was lost, 1 something was.
+
+Examples:
+  netferry demo network
+  netferry demo network --nodes 5 --family dual --for 30s")]
+pub(super) struct NetworkArgs {
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    nodes: u16,
+    /// Which families nodes, pods and Services have
+    #[arg(long, value_enum, default_value_t = lab::Family::V4)]
+    family: lab::Family,
+    /// How long to measure before anything is killed
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = time::read)]
+    calm: Duration,
+}
+
+impl Default for NetworkArgs {
+    fn default() -> NetworkArgs {
+        NetworkArgs { nodes: 3, family: lab::Family::V4, calm: Duration::from_secs(5) }
+    }
+}
+
+/// Something that is killed while packets flow.
+struct Kill {
+    what: &'static str,
+    /// In every node, or where the control plane is.
+    nodes: bool,
+    /// Ends it; run by a shell inside.
+    script: &'static str,
+}
+
+const KILLS: [Kill; 3] = [
+    Kill {
+        what: "the agent on every node, kill -9",
+        nodes: true,
+        script: r#"kill -9 $(pgrep -f "[n]etferry .*agent --node")"#,
+    },
+    Kill {
+        what: "ovn-northd on every node, kill -9",
+        nodes: true,
+        script: "kill -9 $(cat /run/ovn/ovn-northd.pid)",
+    },
+    Kill {
+        what: "the API server, kill -9",
+        nodes: false,
+        script: r#"kill -9 $(pgrep -f "[n]etferry apiserver")"#,
+    },
+];
+
+pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
+    lab::missing_packages()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let paint = Paint::for_stdout();
+    let title = |text: &str| output::print(&format!("\n{}\n", paint.bold(text)));
+    let began = Instant::now();
+
+    title(&format!("1. A cluster of {} nodes, each with a switch and an OVN zone of its own", args.nodes))?;
+    let lab = up(args)?;
+    output::print(&format!("  ready after {:.1} s\n", began.elapsed().as_secs_f32()))?;
+
+    title("2. Pods and Services on every node")?;
+    let mut line = Line::new();
+    let sites = runtime.block_on(in_lab::sites(&lab, PATIENCE, |missing| {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        line.show(&format!("  waiting for {}{more}", missing.first().map_or("", String::as_str)));
+    }));
+    line.clear();
+    let sites = sites?;
+
+    let report = measured(args, &lab, &sites, &title)?;
+
+    title("4. What was measured")?;
+    output::print(&report.to_string())?;
+    lab.down()?;
+    let totals = &report.totals;
+    output::print(&format!(
+        "\nWhat you saw\n\
+         \x20 packets    {} sent on {} flows, {} lost, longest gap {:.0} ms\n\
+         \x20 killed     {}\n\
+         \x20 took       {:.0} s\n\
+         \x20 left over  nothing: the lab's processes, namespaces and files are gone\n",
+        totals.sent,
+        totals.flows,
+        totals.lost,
+        totals.longest_gap_ms,
+        KILLS.map(|kill| kill.what).join("; "),
+        began.elapsed().as_secs_f32(),
+    ))?;
+    let verdict = report.verdict(Limits::NONE_LOST);
+    match verdict.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
+    }
+}
+
+fn up(args: &NetworkArgs) -> Result<Lab, Failure> {
+    let program = std::env::current_exe().context("finding our own program")?;
+    let name = format!("demo-{}", std::process::id()).parse().expect("digits make a name");
+    let mut options = Options::new(name, program.clone(), lab::beside(&program, "netferry-cni"));
+    options.nodes = args.nodes;
+    options.families = Families::from(args.family);
+    // Whatever ends us ends the lab.
+    options.lifetime = Lifetime::OfCaller;
+    let lab = Lab::up(&options)?;
+    let mut line = Line::new();
+    let ready = lab.wait_ready(PATIENCE, |waiting| lab::progress(&mut line, waiting));
+    line.clear();
+    ready?;
+    Ok(lab)
+}
+
+fn measured(
+    args: &NetworkArgs,
+    lab: &Lab,
+    sites: &Sites,
+    title: &dyn Fn(&str) -> Result<(), Failure>,
+) -> Result<Report, Failure> {
+    let flows = paths::flows(sites, &Selection::default());
+    output::print(&paths::draw(sites, &flows))?;
+    let mut line = Line::new();
+    let silent = paths::preflight(&flows, PATIENCE, |_| line.show("  waiting for every flow to be answered"))
+        .context("looking whether every flow is answered")?;
+    line.clear();
+    if let Some(first) = silent.first() {
+        let more = silent.len() - 1;
+        return Err(Failure::TimedOut(anyhow!(
+            "{} and {more} more were not answered: {}",
+            first.flow,
+            first.why
+        )));
+    }
+
+    title("3. Numbered full-size packets on every kind of path, while its keepers are killed")?;
+    let meter = Meter::start(flows).context("starting the meter")?;
+    std::thread::sleep(args.calm);
+    say("nothing was killed", &meter)?;
+    for kill in &KILLS {
+        let targets: Vec<&str> = if kill.nodes {
+            sites.nodes.iter().map(|node| node.name.as_str()).collect()
+        } else {
+            vec!["control"]
+        };
+        for target in targets {
+            let ended = lab.exec(target, "sh", &["-c", kill.script])?;
+            if !ended.status.success() {
+                let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+                return Err(Failure::Failed(anyhow!("killing {} in {target}: {why}", kill.what)));
+            }
+        }
+        std::thread::sleep(AFTER_A_KILL);
+        say(kill.what, &meter)?;
+    }
+    lab.wait_ready(PATIENCE, |_| {})?;
+    say("everything is ready again", &meter)?;
+    Ok(meter.finish(Duration::from_secs(3)).context("ending the meter")?)
+}
+
+fn say(what: &str, meter: &Running) -> Result<(), Failure> {
+    let report = meter.snapshot().context("asking the meter")?;
+    let totals = report.totals;
+    output::print(&format!(
+        "  {:>4} s  {what:<36} {:>7} sent  {} lost  longest gap {:.0} ms\n",
+        report.elapsed_ms / 1000,
+        totals.sent,
+        totals.lost,
+        totals.longest_gap_ms
+    ))
+}
