@@ -58,7 +58,7 @@ pub(crate) struct HostInitArgs {
     /// How many seconds to wait for each answer of Open vSwitch
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
-    /// Move everything back to the uplink and remove the bridge
+    /// Move everything back to the uplink, remove the bridge and what an agent that has ended left in the kernel
     #[arg(long, conflicts_with_all = ["uplink", "bridge", "keep_mac", "datapath"])]
     undo: bool,
 }

@@ -42,6 +42,11 @@ pub fn table(plan: &plan::Table) -> Result<Table> {
     Ok(table)
 }
 
+/// Rules that stand in chains of others, so that they may look at nothing of our table.
+pub fn rules(plan: &[plan::Rule]) -> Result<Vec<Rule>> {
+    plan.iter().map(|rule| rule_of(rule, &plan::Table::default())).collect()
+}
+
 fn point(hook: plan::Hook) -> HookPoint {
     match hook {
         plan::Hook::Prerouting => HookPoint::Prerouting,

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use netferry_core::overlay::host::HostPlan;
 use netferry_kernel::link::Link;
-use netferry_kernel::nft::{Copy, Notice};
+use netferry_kernel::nft::{Copy, Notice, What};
 use netferry_kernel::route::Route;
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Event, Family, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::guard;
 use super::objects::Objects;
+use super::{admit, guard};
 
 /// After something that the kernel refused: first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -82,6 +82,7 @@ struct Suspects {
     neighbours: bool,
     settings: bool,
     filter: bool,
+    others: bool,
     guards: bool,
 }
 
@@ -93,6 +94,7 @@ impl Suspects {
         neighbours: true,
         settings: true,
         filter: true,
+        others: true,
         guards: true,
     };
 
@@ -107,6 +109,8 @@ struct Keeper<'k> {
     filter: Copy,
     /// A transaction that is being told touches the filter.
     filter_touched: bool,
+    /// The same of chains of others.
+    others_touched: bool,
     link: Option<u32>,
     objects: Option<Objects>,
     guarded: BTreeSet<IfName>,
@@ -117,7 +121,16 @@ impl<'k> Keeper<'k> {
         let mark = Mark::default();
         let filter = Copy::new(mark.clone());
         let guarded = inputs.guarded_now();
-        Keeper { kernel, mark, filter, filter_touched: false, link: None, objects: None, guarded }
+        Keeper {
+            kernel,
+            mark,
+            filter,
+            filter_touched: false,
+            others_touched: false,
+            link: None,
+            objects: None,
+            guarded,
+        }
     }
 
     async fn follow(
@@ -209,7 +222,8 @@ impl<'k> Keeper<'k> {
                 *suspects = Suspects::ALL;
             }
             Event::Link(link) if link.name == objects.link.name => {
-                *suspects = Suspects { filter: suspects.filter, guards: suspects.guards, ..Suspects::ALL };
+                let Suspects { filter, others, guards, .. } = *suspects;
+                *suspects = Suspects { filter, others, guards, ..Suspects::ALL };
             }
             Event::LinkGone(link) if link.name == objects.link.name => suspects.link = true,
             // A link that comes back is guarded before the switch reads it, but not by a kernel that forgets.
@@ -252,8 +266,13 @@ impl<'k> Keeper<'k> {
     fn hear_of_filter(&mut self, notice: &Notice, suspects: &mut Suspects) {
         match notice {
             Notice::Object { table, .. } if table.name == self.mark.nft_table => self.filter_touched = true,
-            Notice::Object { table, gone, .. } => suspects.guards |= *gone && table.name == guard::TABLE,
+            Notice::Object { table, what, gone, .. } => {
+                suspects.guards |= *gone && table.name == guard::TABLE;
+                let passes = matches!(what, What::Chain | What::Rule);
+                self.others_touched |= passes && admit::is_foreign(table.family, &table.name);
+            }
             Notice::Committed { generation, .. } => {
+                suspects.others |= std::mem::take(&mut self.others_touched);
                 // Our own are told too; the copy knows them, and the comparison then costs no message but one.
                 if std::mem::take(&mut self.filter_touched) {
                     suspects.filter = true;
@@ -276,6 +295,9 @@ impl<'k> Keeper<'k> {
             if !done.is_empty() {
                 tracing::debug!(steps = done.steps.len(), "changed the packet filter");
             }
+        }
+        if suspects.others && admit::converge(self.kernel, &objects.admitted)? > 0 {
+            tracing::info!("chains of others let the overlay's packets pass");
         }
         let link = self.kernel.links().named(&objects.link.name)?;
         self.link = link.as_ref().map(|link| link.index);

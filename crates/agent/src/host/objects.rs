@@ -6,7 +6,7 @@ use netferry_core::overlay::host::HostPlan;
 use netferry_kernel::address::Address;
 use netferry_kernel::link::Want;
 use netferry_kernel::neighbour::Neighbour;
-use netferry_kernel::nft::Table;
+use netferry_kernel::nft::{Rule, Table};
 use netferry_kernel::route::{Hop, Route};
 use netferry_kernel::sysctl::Key;
 use netferry_kernel::{IfName, Mac, Mark, Result};
@@ -20,6 +20,8 @@ pub struct Objects {
     pub link: Want,
     /// The packet filter.
     pub filter: Table,
+    /// What chains of others must let pass.
+    pub admitted: Vec<Rule>,
     /// Settings.
     pub settings: BTreeMap<Key, String>,
     plan: HostPlan,
@@ -36,7 +38,8 @@ impl Objects {
             let below_net = name.strip_prefix("net.").unwrap_or(name);
             settings.insert(Key::new(below_net.split('.'))?, value.clone());
         }
-        Ok(Objects { link, filter: filter::table(&plan.filter)?, settings, plan: plan.clone() })
+        let (filter, admitted) = (filter::table(&plan.filter)?, filter::rules(&plan.admitted)?);
+        Ok(Objects { link, filter, admitted, settings, plan: plan.clone() })
     }
 
     /// The link's addresses, once it is there.

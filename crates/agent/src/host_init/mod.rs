@@ -242,7 +242,8 @@ async fn build(
     })
 }
 
-/// Undoes what [`prepare`] did: everything moves back to the uplink, and the bridge goes. Nothing to undo is fine.
+/// Undoes what [`prepare`] did: everything moves back to the uplink, the bridge goes, and with it whatever an agent that
+/// has ended left in the kernel. Nothing to undo is fine.
 pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)) -> Result<(), InitError> {
     let name = &options.bridge;
     step("waiting for the switch's database");
@@ -268,6 +269,8 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     let removed = timeout(options.patience, switch.clear()).await;
     removed.map_err(|_| silent(options.patience))?.map_err(|source| rows(name, source))?;
     waited(&switch, name, options.patience).await?;
+    step("removing what else of ours is in the kernel");
+    tell(crate::host::withdraw(kernel), || "removing what is ours".to_owned())?;
     Record::remove(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })
 }
 

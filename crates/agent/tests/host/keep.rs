@@ -17,7 +17,7 @@ use netferry_core::port::{Port, Protocol};
 use netferry_kernel::{IfName, Kernel};
 use tokio::sync::watch;
 
-use crate::world::{Switch, Wire, in_time, ip, name, namespace, run, try_run, until};
+use crate::world::{Switch, Wire, add_wire, answers, in_time, ip, name, namespace, run, try_run, until};
 
 /// The plan of a node of a dual-stack cluster with so many Services that have a NodePort.
 fn plan(services: u16) -> HostPlan {
@@ -292,4 +292,99 @@ async fn guards_come_back_by_themselves() {
         run(&host, sabotage);
         until(sabotage, guarded).await;
     }
+}
+
+/// A pod's network behind the management port, a host that forwards for it, and somebody outside.
+struct Forwarding {
+    host: Arc<Kernel>,
+    pod: Kernel,
+    outside: Kernel,
+}
+
+impl Forwarding {
+    fn new() -> Forwarding {
+        let Wire { host, peer: outside } = Wire::new();
+        let pod = namespace();
+        add_wire(&host, "ovn-k8s-mp0", &pod, "pod");
+        run(&host, "ip addr add 172.30.0.2/16 dev eth0");
+        run(&outside, "ip addr add 172.30.255.254/16 dev wire");
+        run(&pod, "ip addr add 10.244.0.5/24 dev pod && ip route add default via 10.244.0.2");
+        Forwarding { host, pod, outside }
+    }
+
+    fn passes(&self) -> bool {
+        answers(&self.pod, &self.outside, ip("172.30.255.254"), 3)
+    }
+}
+
+/// As a container engine, a firewall and `iptables -P FORWARD DROP` leave it.
+const DROPS: [&str; 2] = [
+    "table ip filter { chain FORWARD { type filter hook forward priority filter; policy drop; \n\
+     counter jump DOCKER-USER \n } \n chain DOCKER-USER { counter return \n } \n }",
+    "table inet firewall { chain forwarding { type filter hook forward priority filter + 10; policy accept; \n\
+     ct state established,related accept \n iifname \"lo\" accept \n reject with icmpx admin-prohibited \n } \n }",
+];
+
+fn load(kernel: &Kernel, script: &str) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
+    run(kernel, &format!("nft -f {}", file.path().display()));
+}
+
+#[tokio::test]
+async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_forwarded() {
+    for (drops, table, chain) in
+        [(DROPS[0], "ip filter", "FORWARD"), (DROPS[1], "inet firewall", "forwarding")]
+    {
+        let world = Forwarding::new();
+        let mut kept = Kept::start(&world.host, Some(plan(0)));
+        kept.reaches(State::AsPlanned).await;
+        assert!(world.passes(), "nobody drops anything yet");
+        load(&world.host, drops);
+        let list = format!("nft list chain {table} {chain}");
+        let admitted = || run(&world.host, &list).matches("comment \"netferry\"").count();
+        until("our rules in their chain", || admitted() == 2).await;
+        assert!(world.passes(), "{}", run(&world.host, "nft list ruleset"));
+
+        // Removed, flushed, and the whole filter loaded anew: it comes back. What others put in front stays there.
+        for handle in run(&world.host, &format!("nft -a list chain {table} {chain}"))
+            .lines()
+            .filter(|line| line.contains("\"netferry\""))
+            .map(|line| line.rsplit_once("handle ").unwrap().1.to_owned())
+            .collect::<Vec<_>>()
+        {
+            run(&world.host, &format!("nft delete rule {table} {chain} handle {handle}"));
+        }
+        until("our rules again", || admitted() == 2).await;
+        run(&world.host, &format!("nft insert rule {table} {chain} ip daddr 203.0.113.9 drop"));
+        run(&world.host, &format!("nft delete table {table}"));
+        load(&world.host, drops);
+        until("our rules in a new filter", || admitted() == 2).await;
+        assert!(world.passes());
+
+        // Their own decisions stay theirs.
+        let theirs = run(&world.host, &list);
+        let theirs =
+            theirs.lines().filter(|line| !line.contains("\"netferry\"")).collect::<Vec<_>>().join("\n");
+        netferry_agent::host::admit::converge(&world.host, &[]).unwrap();
+        until("our rules once more", || admitted() == 2).await;
+        drop(kept);
+        netferry_agent::host::withdraw(&world.host).unwrap();
+        assert_eq!(run(&world.host, &list).trim_end(), theirs.trim_end());
+        let left = run(&world.host, "nft list tables; ip route show proto 110; ip neigh show nud permanent");
+        assert!(!left.contains("netferry") && !left.contains("10.244"), "{left}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_drops_no_more_has_nothing_of_ours_in_it() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    load(&host, DROPS[0]);
+    let mut kept = Kept::start(&host, Some(plan(0)));
+    kept.reaches(State::AsPlanned).await;
+    let ours = || run(&host, "nft list chain ip filter FORWARD").contains("\"netferry\"");
+    assert!(ours());
+    run(&host, "nft chain ip filter FORWARD '{ policy accept ; }'");
+    until("our rules to be gone", || !ours()).await;
 }

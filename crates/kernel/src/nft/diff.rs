@@ -63,6 +63,15 @@ pub enum Change {
         /// What the set is like, and the elements.
         set: Set,
     },
+    /// A rule before all others of a chain. For chains of others: the diff never makes it.
+    FirstRule {
+        /// Of which table.
+        table: TableId,
+        /// Of which chain.
+        chain: String,
+        /// What it says.
+        rule: Rule,
+    },
     /// A rule at the end of a chain.
     NewRule {
         /// Of which table.

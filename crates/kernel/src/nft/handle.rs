@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nix::errno::Errno;
 
 use super::message::{self, kind};
-use super::{Change, Changes, Data, Key, Ruleset, Set, Table, TableFamily, TableId, diff};
+use super::{Change, Changes, Data, HookPoint, Key, Ruleset, Set, Table, TableFamily, TableId, diff};
 use crate::error::{Attempt, Error, Result};
 use crate::kernel::Kernel;
 use crate::mark::Mark;
@@ -32,6 +32,23 @@ impl Nft<'_> {
     /// The tables of one name, in every family; those of others are not read.
     pub fn observe_named(&self, name: &str) -> Result<Ruleset> {
         self.observe_where(&|table: &TableId| table.name == name)
+    }
+
+    /// The chains at one point of a packet's way, of every owner, with their rules; nothing else of their tables is
+    /// read, however much that is.
+    pub fn observe_at(&self, point: HookPoint) -> Result<Ruleset> {
+        let mut socket = self.0.netfilter_socket();
+        for _ in 0..PATIENCE {
+            let before = generation(&mut socket)?;
+            let tables = match read_chains_at(&mut socket, point) {
+                Err(error) if error.errno() == Some(Errno::ENOENT) => continue,
+                other => other?,
+            };
+            if generation(&mut socket)? == before {
+                return Ok(Ruleset { generation: before, tables });
+            }
+        }
+        Err(Error::refused(Attempt::Reading, "a ruleset that does not hold still", Errno::EAGAIN))
     }
 
     fn observe_where(&self, wanted: &dyn Fn(&TableId) -> bool) -> Result<Ruleset> {
@@ -117,6 +134,32 @@ fn generation(socket: &mut Socket) -> Result<u32> {
     )
 }
 
+fn read_chains_at(socket: &mut Socket, point: HookPoint) -> Result<Vec<Table>> {
+    let any = |w: &mut crate::wire::Writer| message::header(w, TableFamily::Other(0));
+    let found = socket.dump(kind::GET_CHAIN, "chains", any, |m, f| f.extend(message::read_chain(m)))?;
+    let mut tables: BTreeMap<TableId, Table> = BTreeMap::new();
+    for (id, name, chain) in found {
+        if chain.hook.as_ref().is_some_and(|hook| hook.point == point) {
+            let table = tables.entry(id.clone()).or_insert_with(|| Table::new(id.family, id.name));
+            table.chains.insert(name, chain);
+        }
+    }
+    for (id, table) in &mut tables {
+        for (name, chain) in &mut table.chains {
+            let object = format!("rules of {id} {name}");
+            let of_chain = |w: &mut crate::wire::Writer| {
+                message::header(w, id.family);
+                w.str(1, &id.name).str(2, name);
+            };
+            let rules =
+                socket.dump(kind::GET_RULE, &object, of_chain, |m, f| f.extend(message::read_rule(m)))?;
+            // Kernels that know no filter by chain give all of the table.
+            chain.rules.extend(rules.into_iter().filter(|(_, of, _)| of == name).map(|(_, _, rule)| rule));
+        }
+    }
+    Ok(tables.into_values().collect())
+}
+
 fn read_tables(socket: &mut Socket, wanted: &dyn Fn(&TableId) -> bool) -> Result<Vec<Table>> {
     let any = |w: &mut crate::wire::Writer| message::header(w, TableFamily::Other(0));
     let found = socket.dump(kind::GET_TABLE, "tables", any, |m, f| f.extend(message::read_table(m)))?;
@@ -200,7 +243,7 @@ fn check(step: &Change) -> Result<()> {
             }
             None => Ok(()),
         },
-        Change::NewRule { chain, rule, .. } => {
+        Change::NewRule { chain, rule, .. } | Change::FirstRule { chain, rule, .. } => {
             let unknown = rule.statements.iter().any(|s| matches!(s, super::Statement::Unknown(_)));
             if unknown {
                 return Err(Error::invalid(
@@ -266,6 +309,12 @@ fn write(batch: &mut Batch, step: &Change, number: u32) {
         }
         Change::DelElements { table, name, set } => {
             elements(batch, (kind::DEL_ELEMENTS, 0, Attempt::Removing), (table, name, set));
+        }
+        Change::FirstRule { table, chain, rule } => {
+            let object = format!("rule of {table} {chain}");
+            batch.push(kind::NEW_RULE, flag::CREATE, Attempt::Adding, object, |w| {
+                message::rule(w, table, chain, rule);
+            });
         }
         Change::NewRule { table, chain, rule } => {
             let flags = flag::CREATE | flag::APPEND;

@@ -124,6 +124,7 @@ fn applied(have: &Ruleset, changes: &Changes, next: &mut u64) -> BTreeMap<TableI
                 let at = rules.iter().position(|r| r.seen.as_ref().unwrap().handle == *handle).unwrap();
                 rules.remove(at);
             }
+            Change::FirstRule { .. } => panic!("a table of ours is never changed so: {step:?}"),
             Change::DelElements { table, name, set } => {
                 let elements = &mut tables.get_mut(table).unwrap().sets.get_mut(name).unwrap().elements;
                 set.elements.keys().for_each(|k| assert!(elements.remove(k).is_some()));

@@ -34,6 +34,9 @@ pub struct HostPlan {
     pub sysctls: BTreeMap<String, String>,
     /// The packet filter.
     pub filter: nft::Table,
+    /// What must be let pass where somebody else's filter would drop it: no rule of ours can take back what another
+    /// chain of the same hook drops, so these go into that chain.
+    pub admitted: Vec<nft::Rule>,
 }
 
 /// The host's end of the management port.
@@ -80,6 +83,7 @@ impl Zone<'_> {
             neighbours,
             sysctls: self.sysctls(),
             filter: self.filter(forward),
+            admitted: rules::admitted(),
         }
     }
 

@@ -118,6 +118,13 @@ fn no_loops() -> Vec<Rule> {
     vec![Rule { when: redirected, then: Then::Accept }, Rule { when: both(), then: Then::Drop }]
 }
 
+/// What the host forwards for the overlay: out of it and into it. Who may reach whom is decided inside.
+pub(super) fn admitted() -> Vec<Rule> {
+    let link = || MANAGEMENT_LINK.to_owned();
+    let pass = |when| Rule { when: vec![when], then: Then::Accept };
+    vec![pass(When::In(link())), pass(When::Out(link()))]
+}
+
 fn geneve_untracked() -> Rule {
     Rule { when: vec![When::UdpTo(GENEVE_PORT)], then: Then::NoTrack }
 }
