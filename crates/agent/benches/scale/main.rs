@@ -137,8 +137,7 @@ async fn measure(size: Size) {
 
     let slices: Api<EndpointSlice> = Api::namespaced(world.client.clone(), "ns-7");
     let pods_api: Api<Pod> = Api::namespaced(world.client.clone(), "ns-7");
-    let mut patches = PatchParams::default();
-    patches.field_manager = Some("bench".to_owned());
+    let patches = PatchParams { field_manager: Some("bench".to_owned()), ..PatchParams::default() };
     for round in 0..3 {
         let endpoints =
             json!([{"addresses": [format!("10.200.9.{}", round + 1)], "conditions": {"ready": true}}]);
