@@ -225,6 +225,8 @@ impl Agent {
         let way_out = Topology::multi_node().way_out;
         tasks.spawn(facts::observe(sources, facts));
         tasks.spawn(facts::fit::keep(nodes.clone(), name.clone(), way_out, seen.clone(), networks));
+        let place = self.outlook.place.subscribe();
+        tasks.spawn(facts::publish::publish_place(nodes.clone(), name.clone(), place, self.own.subscribe()));
         tasks.spawn(facts::publish::publish(nodes, name, seen, self.own.subscribe()));
     }
 

@@ -1,6 +1,7 @@
 //! Telling the cluster what is true of this node: as annotations of its Node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -10,12 +11,14 @@ use netferry_api::overlay::annotations::{
     ChassisId, DEFAULT_NETWORK, Gateway, GatewayBridge, GatewayMode, HostCidrs, L3GatewayConfig,
     ManagementPortMacs, PrimaryIfAddr, ZoneName,
 };
+use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::names;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::NodeFacts;
+use crate::pods::Place;
 
 /// Who writes these fields.
 pub(super) const MANAGER: &str = "netferry-agent";
@@ -66,13 +69,40 @@ pub fn missing(wanted: &BTreeMap<String, String>, node: &Node) -> BTreeMap<Strin
 pub async fn publish(
     nodes: Api<Node>,
     name: String,
-    mut facts: watch::Receiver<Option<NodeFacts>>,
+    facts: watch::Receiver<Option<NodeFacts>>,
+    seen: watch::Receiver<Option<Node>>,
+) {
+    let node = name.clone();
+    keep_true(nodes, name, facts, seen, move |facts| annotations(&node, facts)).await;
+}
+
+/// Keeps saying what the zone runs with, as [`publish`] does: it is how a node whose annotations were mangled by hand is
+/// given back the subnet its pods live in.
+pub async fn publish_place(
+    nodes: Api<Node>,
+    name: String,
+    place: watch::Receiver<Option<Arc<Place>>>,
+    seen: watch::Receiver<Option<Node>>,
+) {
+    keep_true(nodes, name, place, seen, |place| running(&place.node.assignment)).await;
+}
+
+/// The annotation that says what the zone runs with.
+fn running(assignment: &Assignment) -> BTreeMap<String, String> {
+    BTreeMap::from([netferry_translate::assignment::running(assignment).entry()])
+}
+
+async fn keep_true<T>(
+    nodes: Api<Node>,
+    name: String,
+    mut facts: watch::Receiver<Option<T>>,
     mut seen: watch::Receiver<Option<Node>>,
+    annotations: impl Fn(&T) -> BTreeMap<String, String>,
 ) {
     let mut pause = PAUSE.0;
     let mut watching = true;
     loop {
-        let wanted = facts.borrow_and_update().as_ref().map(|facts| annotations(&name, facts));
+        let wanted = facts.borrow_and_update().as_ref().map(&annotations);
         let known = seen.borrow_and_update().clone();
         let written = match wanted {
             Some(wanted) => write(&nodes, &name, &wanted, known).await,

@@ -73,10 +73,13 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
     loop {
         tokio::select! {
             () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
-            () = sleep_until(next) => match overlay.round(&watches.without_address()).await {
+            () = sleep_until(next) => {
+                let (without_address, sooner) = watches.without_address(Instant::now());
+                match overlay.round(&without_address).await {
                 Ok(again) => {
                     retry = RETRY;
-                    next = Instant::now() + again.unwrap_or(ANYWAY);
+                    let again = again.unwrap_or(ANYWAY);
+                    next = Instant::now() + sooner.map_or(again, |sooner| sooner.min(again));
                 }
                 Err(RoundError::Deposed { found, term }) => {
                     error!(found, term, "a node was written by a later leader; giving up");
@@ -88,7 +91,8 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
                     next = Instant::now() + retry;
                     retry = (retry * 2).min(LONGEST_RETRY);
                 }
-            },
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is worth a look: changes of the API that may change a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::api::core::v1::Node;
@@ -13,6 +14,7 @@ use netferry_api::overlay::annotations::{
 };
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_translate::applicant::lacks_address;
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::lead::chain;
@@ -52,12 +54,18 @@ enum Change {
     Failed(watcher::Error),
 }
 
+/// How long a node may be without an address before that is worth a word: kubelets register first and say their
+/// addresses a moment later.
+const UNADDRESSED: Duration = Duration::from_secs(10);
+
 /// The watches of one leadership.
 pub(crate) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
     nodes: BTreeMap<String, Traits>,
     /// Nodes of a list that is still coming in.
     arriving: BTreeMap<String, Traits>,
+    /// Nodes without an address, and since when that is known.
+    unaddressed: BTreeMap<String, Instant>,
 }
 
 impl Watches {
@@ -73,7 +81,7 @@ impl Watches {
             .default_backoff()
             .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
         let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
-        Watches { streams, nodes: BTreeMap::new(), arriving: BTreeMap::new() }
+        Watches { streams, nodes: BTreeMap::new(), arriving: BTreeMap::new(), unaddressed: BTreeMap::new() }
     }
 
     /// Waits for a change that may change a decision.
@@ -94,10 +102,17 @@ impl Watches {
         std::future::pending().await
     }
 
-    /// Nodes without an address of their own, as last seen.
-    pub(crate) fn without_address(&self) -> BTreeSet<String> {
-        let without = self.nodes.iter().filter(|(_, traits)| traits.lacks_address);
-        without.map(|(name, _)| name.clone()).collect()
+    /// Nodes that have been without an address of their own for a while, and how long until the next one has been.
+    pub(crate) fn without_address(&mut self, now: Instant) -> (BTreeSet<String>, Option<Duration>) {
+        let lacks = |name: &String| self.nodes.get(name).is_some_and(|traits| traits.lacks_address);
+        self.unaddressed.retain(|name, _| lacks(name));
+        for (name, _) in self.nodes.iter().filter(|(_, traits)| traits.lacks_address) {
+            self.unaddressed.entry(name.clone()).or_insert(now);
+        }
+        let (over, coming): (Vec<_>, Vec<_>) =
+            self.unaddressed.iter().partition(|(_, since)| now >= **since + UNADDRESSED);
+        let next = coming.iter().map(|(_, since)| **since + UNADDRESSED - now).min();
+        (over.into_iter().map(|(name, _)| name.clone()).collect(), next)
     }
 
     fn note(&mut self, event: watcher::Event<Node>) -> bool {
