@@ -53,6 +53,9 @@ pub(crate) struct UpArgs {
     /// Nodes, switches and the API only: no operator, host-init and agent
     #[arg(long)]
     bare: bool,
+    /// Leave one of them out, to run it by hand; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    without: Vec<Part>,
     #[command(flatten)]
     patience: Patience,
 }
@@ -63,6 +66,17 @@ enum Plane {
     Embedded,
     /// The real etcd, kube-apiserver, kube-controller-manager and kube-scheduler, from $NETFERRY_KUBE_ASSETS
     Kube,
+}
+
+/// A program of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The operator, in the control plane
+    Operator,
+    /// `netferry host-init`, at each boot of a node
+    HostInit,
+    /// The agent, on each node
+    Agent,
 }
 
 pub(super) fn run(which: &Which, args: &UpArgs, format: Format) -> Result<(), Failure> {
@@ -107,7 +121,9 @@ fn options(which: &Which, args: &UpArgs) -> Result<Options, Failure> {
         Plane::Kube => ControlPlane::Kube { assets: assets()? },
     };
     options.lifetime = if args.foreground { Lifetime::OfCaller } else { Lifetime::Detached };
-    options.parts = if args.bare { Parts::NONE } else { Parts::ALL };
+    let with = |part: Part| !args.bare && !args.without.contains(&part);
+    options.parts =
+        Parts { operator: with(Part::Operator), host_init: with(Part::HostInit), agent: with(Part::Agent) };
     Ok(options)
 }
 
