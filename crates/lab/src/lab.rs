@@ -1,5 +1,6 @@
 //! A lab, as its user holds it: start, ask, enter, end. Everything here blocks; a lab is a thing of seconds.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -167,8 +168,20 @@ impl Lab {
     }
 
     /// Starts a program in a node, a pod or another part of the lab.
-    pub fn spawn(&self, target: &str, command: Command) -> Result<Child> {
+    pub fn spawn(&self, target: &str, mut command: Command) -> Result<Child> {
+        if !command.get_envs().any(|(name, _)| name == "PATH") {
+            command.env("PATH", self.path()?);
+        }
         self.way(target)?.spawn(command)
+    }
+
+    /// Where programs are looked for inside: as outside, and our own.
+    fn path(&self) -> Result<OsString> {
+        let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into());
+        let program = self.state.options()?.program;
+        path.push(":/opt/netferry/bin:");
+        path.push(program.parent().unwrap_or(Path::new("/usr/bin")));
+        Ok(path)
     }
 
     /// Runs a program there to its end, and keeps what it prints.

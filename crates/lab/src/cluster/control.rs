@@ -21,6 +21,8 @@ use crate::state::State;
 const PORT: u16 = 6443;
 /// A real control plane on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(180);
+/// Programs of a real control plane end when what they need is not there yet, and are started again.
+const HOPELESS_AFTER: u32 = 8;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// What of the control plane runs.
@@ -160,13 +162,29 @@ impl Control {
         }
     }
 
+    /// Whether to go on waiting: not for ever, and not for a program that keeps ending.
     fn check_patience(&self, deadline: tokio::time::Instant, waiting_for: &str) -> Result<()> {
+        let ending = self.services.iter().map(|(name, service)| (name, service.status()));
+        for (name, status) in ending.filter(|(_, status)| status.starts >= HOPELESS_AFTER) {
+            if let Some(how) = status.last_end {
+                let last = last_line(&self.log(name));
+                return Err(LabError::failed(
+                    format!("starting {name}, which ended again and again ({how})"),
+                    last,
+                ));
+            }
+        }
         if tokio::time::Instant::now() < deadline {
             return Ok(());
         }
         let waiting_for = format!("{waiting_for} (its log is in {})", self.directory.display());
         Err(LabError::TimedOut { waiting_for, within: ANSWERS_WITHIN })
     }
+}
+
+fn last_line(path: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 
 /// The same credentials, for a server at another address.

@@ -75,7 +75,7 @@ pub(super) fn start(
             ("anonymous-auth", "false".into()),
             ("authorization-mode", "Node,RBAC".into()),
             ("service-account-issuer", "https://kubernetes.default.svc".into()),
-            ("service-account-key-file", file("server.key")),
+            ("service-account-key-file", file("server.crt")),
             ("service-account-signing-key-file", file("server.key")),
             ("service-cluster-ip-range", ranges.join(",")),
             ("allow-privileged", "true".into()),

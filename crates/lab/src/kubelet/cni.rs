@@ -14,11 +14,13 @@ use crate::error::{During, LabError, Result};
 
 const CONFIGURATION: &str = "/etc/cni/net.d";
 const PLUGINS: &str = "/opt/cni/bin";
+/// The versions we speak, the newest first.
+const SPOKEN: [&str; 3] = ["1.1.0", "1.0.0", "0.4.0"];
 /// What a kubelet waits for its runtime.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
 /// What is attached, as plugins are told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Attachment {
     /// The sandbox.
     pub(super) container: String,
@@ -32,9 +34,23 @@ pub(super) struct Attachment {
     pub(super) uid: String,
 }
 
-/// Whether there is a configuration: what a runtime calls a network that is ready.
-pub(super) fn is_configured() -> bool {
-    file().is_some()
+/// Why pods cannot be attached now, if they cannot: there is no configuration, or its plugins say so. Only those of
+/// version 1.1 and later can be asked.
+pub(super) async fn trouble(children: &Children) -> Option<String> {
+    let config = match configuration() {
+        Ok(config) => config,
+        Err(error) => return Some(error.chain()),
+    };
+    if config["cniVersion"] != SPOKEN[0] {
+        return None;
+    }
+    let nothing = Attachment::default();
+    for plugin in plugins(&config) {
+        if let Err(error) = call(children, "STATUS", &filled(&config, plugin, None), &nothing).await {
+            return Some(error.chain());
+        }
+    }
+    None
 }
 
 /// The first file in the order of names, as runtimes choose it.
@@ -54,11 +70,22 @@ pub(super) fn configuration() -> Result<Value> {
     let path = file().ok_or("no configuration in /etc/cni/net.d").during("reading the CNI configuration")?;
     let attempt = || format!("reading {}", path.display());
     let text = std::fs::read(&path).during(attempt())?;
-    let config: Value = serde_json::from_slice(&text).during(attempt())?;
-    if config["plugins"].is_array() {
-        return Ok(config);
+    let mut config: Value = serde_json::from_slice(&text).during(attempt())?;
+    if !config["plugins"].is_array() {
+        config = json!({"cniVersion": config["cniVersion"], "name": config["name"], "plugins": [config]});
     }
-    Ok(json!({"cniVersion": config["cniVersion"], "name": config["name"], "plugins": [config]}))
+    config["cniVersion"] = json!(version(&config));
+    Ok(config)
+}
+
+/// The newest version that both sides speak.
+fn version(config: &Value) -> &str {
+    let offered: Vec<&str> = match config["cniVersions"].as_array() {
+        Some(several) => several.iter().filter_map(Value::as_str).collect(),
+        None => vec![],
+    };
+    let both = SPOKEN.into_iter().find(|version| offered.contains(version));
+    both.or(config["cniVersion"].as_str()).unwrap_or("0.4.0")
 }
 
 /// Attaches; answers what the last plugin printed.
@@ -100,7 +127,10 @@ fn filled(config: &Value, plugin: &Value, result: Option<&Value>) -> Value {
 
 async fn call(children: &Children, command: &str, config: &Value, to: &Attachment) -> Result<Vec<u8>> {
     let kind = config["type"].as_str().unwrap_or_default();
-    let attempt = format!("CNI {command} of {}/{} by {kind}", to.namespace, to.name);
+    let attempt = match command {
+        "STATUS" => format!("CNI {command} of {kind}"),
+        _ => format!("CNI {command} of {}/{} by {kind}", to.namespace, to.name),
+    };
     if kind.is_empty() || kind.contains('/') {
         return Err(LabError::failed(attempt, "the type of a plugin must be the name of a program"));
     }
@@ -109,16 +139,15 @@ async fn call(children: &Children, command: &str, config: &Value, to: &Attachmen
         to.namespace, to.name, to.container, to.uid
     );
     let mut program = Command::new(Path::new(PLUGINS).join(kind));
-    program
-        .env("CNI_COMMAND", command)
-        .env("CNI_CONTAINERID", &to.container)
-        .env("CNI_NETNS", &to.netns)
-        .env("CNI_IFNAME", "eth0")
-        .env("CNI_ARGS", arguments)
-        .env("CNI_PATH", PLUGINS)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    program.env("CNI_COMMAND", command).env("CNI_PATH", PLUGINS);
+    if command != "STATUS" {
+        program
+            .env("CNI_CONTAINERID", &to.container)
+            .env("CNI_NETNS", &to.netns)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_ARGS", arguments);
+    }
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let talk = async {
         let mut child = children.spawn(&mut program).during(attempt.clone())?;
         let mut input = child.pipes().stdin.take();
@@ -174,6 +203,14 @@ pub(super) fn addresses(result: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_version_both_sides_speak_is_used() {
+        let chosen = |config: Value| version(&config).to_owned();
+        assert_eq!(chosen(json!({"cniVersion": "1.0.0", "cniVersions": ["0.4.0", "1.1.0"]})), "1.1.0");
+        assert_eq!(chosen(json!({"cniVersion": "1.0.0", "cniVersions": ["9.9.9"]})), "1.0.0");
+        assert_eq!(chosen(json!({"cniVersion": "0.4.0"})), "0.4.0");
+    }
 
     #[test]
     fn a_chained_plugin_is_told_the_lists_name_version_and_what_came_before() {

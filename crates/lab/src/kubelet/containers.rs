@@ -83,6 +83,8 @@ pub(super) struct Start<'a> {
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) restart: Restart,
+    /// How often it was started before.
+    pub(super) restarts: i32,
     /// None on the host's own network.
     pub(super) network: Option<Arc<Namespace>>,
     pub(super) addresses: &'a [String],
@@ -95,7 +97,7 @@ impl Start<'_> {
     /// Starts it and keeps it.
     pub(super) fn run(self) -> Running {
         let waiting = State::Waiting { reason: "ContainerCreating", message: String::new() };
-        let seen = Seen { state: waiting, last: None, ready: false, restarts: 0 };
+        let seen = Seen { state: waiting, last: None, ready: false, restarts: self.restarts };
         let seen = Arc::new(Mutex::new(seen));
         let (ending, told) = watch::channel(None);
         let keeper = Keeper {

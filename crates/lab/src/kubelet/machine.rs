@@ -12,14 +12,17 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Context, cni};
+use crate::children::Children;
 use crate::node::Report;
 use crate::protocol::Stage;
 
 /// As a kubelet does it: others take a node for gone after four missed ones.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i32 = 40;
-/// How soon a change of the machine is seen. Looking costs one directory listing.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How soon it is seen that the network is there. Looking costs a short process of each plugin.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// How soon it is seen that it is gone.
+const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(10);
 /// How often what has not changed is said again, in case somebody changed it over there.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -31,7 +34,10 @@ pub(super) async fn report(context: Arc<Context>) {
     let name = context.spec.name.as_str();
     let mut said: Option<(Health, Instant)> = None;
     loop {
-        let health = Health::look();
+        let health = Health::look(&context.children).await;
+        context
+            .network
+            .send_if_modified(|ready| std::mem::replace(ready, health.is_ready()) != health.is_ready());
         let same = said.as_ref().is_some_and(|(before, at)| *before == health && at.elapsed() < REPEAT_EVERY);
         if !same {
             let since = match &said {
@@ -53,27 +59,33 @@ pub(super) async fn report(context: Arc<Context>) {
                 }
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let settled = said.as_ref().is_some_and(|(health, _)| health.is_ready());
+        let pause = if settled { LOOK_AGAIN_EVERY } else { LOOK_EVERY };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = context.look.notified() => {}
+        }
     }
 }
 
 /// How the machine is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Health {
-    network: bool,
+    /// Why there is no network, if there is none.
+    network: Option<String>,
 }
 
 impl Health {
-    fn look() -> Health {
-        Health { network: cni::is_configured() }
+    async fn look(children: &Children) -> Health {
+        Health { network: cni::trouble(children).await.map(|why| format!("NetworkReady=false: {why}")) }
     }
 
     fn is_ready(&self) -> bool {
-        self.network
+        self.network.is_none()
     }
 
-    fn why_not(&self) -> Option<&'static str> {
-        (!self.network).then_some("NetworkReady=false: no CNI configuration in /etc/cni/net.d yet")
+    fn why_not(&self) -> Option<&str> {
+        self.network.as_deref()
     }
 
     fn conditions(&self, since: Option<Timestamp>) -> Value {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::follow::Pods;
@@ -39,6 +40,12 @@ pub(crate) struct Context {
     pub(crate) spec: Spec,
     pub(crate) children: Children,
     pub(crate) reporter: Reporter,
+    /// Whether pods can be attached.
+    pub(crate) network: watch::Sender<bool>,
+    /// Asks to look at the network now.
+    pub(crate) look: Notify,
+    /// Takes what could not be detached.
+    pub(crate) rests: mpsc::UnboundedSender<sandbox::Sandbox>,
 }
 
 impl Kubelet {
@@ -56,17 +63,21 @@ impl Kubelet {
         })
         .await;
         let client = connected.take().during_some("reading the kubeconfig")?;
+        let (rests, swept) = mpsc::unbounded_channel();
         let context = Arc::new(Context {
             client,
             spec: spec.clone(),
             children: children.clone(),
             reporter: reporter.clone(),
+            network: watch::channel(false).0,
+            look: Notify::new(),
+            rests,
         });
         let pods = Arc::new(Pods::new(context.clone()));
         let tasks = vec![
             tokio::spawn(machine::report(context.clone())),
             tokio::spawn(machine::renew_lease(context.clone())),
-            tokio::spawn(sandbox::sweep(context)),
+            tokio::spawn(sandbox::sweep(context, swept)),
             tokio::spawn(follow::follow(pods.clone())),
         ];
         Ok(Kubelet { pods, tasks })

@@ -182,6 +182,7 @@ impl Life {
         let addresses = self.addresses();
         let start = |container: &Container, restart| {
             Start {
+                restarts: started_before(&pod, &container.name),
                 pod: &pod,
                 container,
                 restart,
@@ -222,8 +223,10 @@ impl Life {
     async fn attach(&self, pod: &Pod) -> Arc<netferry_kernel::Namespace> {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let mut pause = FIRST_PAUSE;
+        let mut ready = self.context.network.subscribe();
         loop {
-            let made = Sandbox::make(&self.context.children, &self.namespace, &self.name, &uid).await;
+            let _ = ready.wait_for(|ready| *ready).await;
+            let made = Sandbox::make(&self.context, &self.namespace, &self.name, &uid).await;
             let opened = made.and_then(|sandbox| sandbox.network().map(|network| (sandbox, network)));
             match opened {
                 Ok((sandbox, network)) => {
@@ -239,6 +242,7 @@ impl Life {
                         "no network"
                     );
                     *locked(&self.live.trouble) = Some(error.chain());
+                    self.context.look.notify_one();
                     self.changed.send_modify(|count| *count += 1);
                 }
             }
@@ -397,6 +401,19 @@ impl Life {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// How often a container was started before this boot, by what the API knows: a restart of the machine restarts it.
+fn started_before(pod: &Pod, container: &str) -> i32 {
+    let statuses = pod.status.iter().flat_map(|status| {
+        let (of_pod, of_init) = (&status.container_statuses, &status.init_container_statuses);
+        of_pod.iter().flatten().chain(of_init.iter().flatten())
+    });
+    let known = statuses.into_iter().find(|status| status.name == container);
+    known.map_or(0, |status| {
+        let ran = status.state.as_ref().is_some_and(|state| state.waiting.is_none());
+        status.restart_count + i32::from(ran)
+    })
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

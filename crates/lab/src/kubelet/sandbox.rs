@@ -8,6 +8,7 @@ use netferry_kernel::link::Want;
 use netferry_kernel::{IfName, Kernel, Mark, Namespace, Objects};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use super::Context;
 use super::cni::{self, Attachment};
@@ -19,7 +20,7 @@ const NETWORKS: &str = "/run/netns";
 
 /// A pod's network.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Sandbox {
+pub(crate) struct Sandbox {
     attachment: Attachment,
     /// As it was when it was attached: it must be detached by the same plugins.
     config: Value,
@@ -27,8 +28,9 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a network and attaches it. Whatever fails is undone.
-    pub(super) async fn make(children: &Children, namespace: &str, name: &str, uid: &str) -> Result<Sandbox> {
+    /// Makes a network and attaches it. Whatever fails is undone, now or as soon as it can be.
+    pub(super) async fn make(context: &Context, namespace: &str, name: &str, uid: &str) -> Result<Sandbox> {
+        let children = &context.children;
         let config = cni::configuration()?;
         let container = new_id()?;
         let path = Path::new(NETWORKS).join(format!("cni-{}", &container[..16]));
@@ -51,8 +53,8 @@ impl Sandbox {
                 Ok(sandbox)
             }
             Err(error) => {
-                if let Err(undoing) = sandbox.remove(children).await {
-                    tracing::warn!(error = undoing.chain(), "undoing an attachment that failed");
+                if sandbox.remove(children).await.is_err() {
+                    let _ = context.rests.send(sandbox);
                 }
                 Err(error)
             }
@@ -95,8 +97,9 @@ impl Sandbox {
     }
 }
 
-/// Detaches what was attached before this boot: those networks are gone, and what plugins keep of them is not.
-pub(super) async fn sweep(context: Arc<Context>) {
+/// Detaches what somebody could not detach, and what was attached before this boot: those networks are gone, and what
+/// plugins keep of them is not.
+pub(super) async fn sweep(context: Arc<Context>, mut more: mpsc::UnboundedReceiver<Sandbox>) {
     let mut left: Vec<Sandbox> = std::fs::read_dir(RECORDS)
         .into_iter()
         .flatten()
@@ -104,11 +107,21 @@ pub(super) async fn sweep(context: Arc<Context>) {
         .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.path()).ok()?).ok())
         .filter(|sandbox: &Sandbox| !Path::new(&sandbox.attachment.netns).exists())
         .collect();
-    while !left.is_empty() {
+    let mut ready = context.network.subscribe();
+    loop {
+        if left.is_empty() {
+            let Some(sandbox) = more.recv().await else { return };
+            left.push(sandbox);
+        }
+        while let Ok(sandbox) = more.try_recv() {
+            left.push(sandbox);
+        }
+        // Plugins that cannot attach can rarely detach.
+        let _ = ready.wait_for(|ready| *ready).await;
         let mut again = vec![];
         for sandbox in left {
             if let Err(error) = sandbox.remove(&context.children).await {
-                tracing::warn!(error = error.chain(), "detaching a sandbox of an earlier boot");
+                tracing::warn!(error = error.chain(), "detaching what is left of a pod");
                 again.push(sandbox);
             }
         }

@@ -37,7 +37,9 @@ impl Known<'_> {
             seen.as_ref()
                 .is_some_and(|seen| !matches!(seen.state, State::Waiting { reason: "ContainerCreating", .. }))
         });
-        if started { "Running" } else { "Pending" }
+        // A pod that ran goes on running in another life of its machine: it is never pending again.
+        let ran = self.pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        if started || ran { "Running" } else { "Pending" }
     }
 
     fn is_ready(&self) -> bool {
