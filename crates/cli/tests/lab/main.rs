@@ -2,5 +2,7 @@
 
 mod bench;
 mod footprint;
+mod kubectl;
 mod leftovers;
 mod machines;
+mod pods;

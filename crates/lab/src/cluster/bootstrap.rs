@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
@@ -22,7 +23,18 @@ pub(super) async fn furnish(client: &Client, options: &Options) -> Result<()> {
     }
     // The operator's lease is there.
     apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "netferry"}})).await?;
-    apply(client, network(options)).await
+    apply(client, network(options)).await?;
+    // A controller makes it; before it has, the real server refuses every pod.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+    let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
+    while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
+        if tokio::time::Instant::now() > deadline {
+            let waiting_for = "the ServiceAccount default/default".into();
+            return Err(LabError::TimedOut { waiting_for, within: SERVED_WITHIN });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
 }
 
 /// What the cluster's network shall be.

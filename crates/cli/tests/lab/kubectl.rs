@@ -1,0 +1,71 @@
+//! What a user types.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use netferry_lab::Lab;
+
+use crate::bench::until;
+
+/// Runs kubectl against a lab; it must succeed.
+pub(crate) fn kubectl(lab: &Lab, arguments: &[&str]) -> String {
+    kubectl_with(lab, arguments, "")
+}
+
+fn kubectl_with(lab: &Lab, arguments: &[&str], input: &str) -> String {
+    let mut child = Command::new("kubectl")
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(lab.state().kubeconfig())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kubectl runs");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("kubectl reads");
+    let output = child.wait_with_output().expect("kubectl ends");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "kubectl {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Applies a manifest.
+pub(crate) fn apply(lab: &Lab, manifest: &str) {
+    kubectl_with(lab, &["apply", "-f", "-"], manifest);
+}
+
+/// A namespace.
+pub(crate) fn namespace(lab: &Lab, name: &str) {
+    apply(lab, &format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"));
+}
+
+/// A pod of the built-in program, bound to a node; `more` is put into its only container.
+pub(crate) fn pod(lab: &Lab, namespace: &str, name: &str, node: &str, more: &str) {
+    apply(
+        lab,
+        &format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: {namespace}, labels: {{app: {name}}}}}, \
+             spec: {{nodeName: {node}, terminationGracePeriodSeconds: 5, \
+             containers: [{{name: main, image: none, {more}}}]}}}}"
+        ),
+    );
+}
+
+/// Waits until a pod is ready; answers its addresses.
+pub(crate) fn ready(lab: &Lab, namespace: &str, name: &str) -> Vec<String> {
+    let asked = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status} {.status.podIPs[*].ip}";
+    let mut answer = String::new();
+    until(&format!("pod {namespace}/{name}"), || {
+        answer = kubectl(lab, &["get", "pod", "-n", namespace, name, "-o", asked]);
+        answer.starts_with("True ")
+    });
+    answer.split_whitespace().skip(1).map(str::to_owned).collect()
+}
+
+/// One field of an object.
+pub(crate) fn field(lab: &Lab, namespace: &str, object: &str, path: &str) -> String {
+    kubectl(
+        lab,
+        &["get", "-n", namespace, object, "--ignore-not-found", "-o", &format!("jsonpath={{{path}}}")],
+    )
+}
