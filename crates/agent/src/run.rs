@@ -234,7 +234,7 @@ impl Agent {
         let me = self.config.node.clone();
         tracing::info!(node = %me, mtu = %basis.mtu, datapath = ?self.datapath, "keeping the zone");
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
-        let facts = SwitchFacts { southbound, datapath: self.datapath };
+        let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows: false };
         let mut model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
         let own = Own { name: me.clone(), chassis: self.chassis.clone() };
         if let Ok(node) = own.read(&basis.networks, &cache.node(me.as_str())) {

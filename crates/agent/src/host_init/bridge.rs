@@ -12,6 +12,8 @@ use netferry_ovs::{
     Transaction, Wanted,
 };
 
+/// Set by OVN on an interface whose port is in the datapath.
+const INSTALLED: &str = "ovn-installed";
 /// Whose rows these are. Not the overlay's: those are made whole from the cluster's objects by the agent, long after
 /// the bridge has to be there.
 const OWNER: &str = "host-init";
@@ -52,6 +54,27 @@ impl Switch {
     /// Makes the rows, in one transaction.
     pub(super) async fn settle(&self, plan: &Plan<'_>) -> Result<(), SettleError> {
         self.client.settle(&desired(plan), &self.owner, "netferry host-init").await.map(drop)
+    }
+
+    /// Takes back what OVN said before this boot and the database has kept: that ports are in the datapath, and that
+    /// there are flows worth waiting for.
+    pub(super) async fn forget_last_boot(&self) -> Result<(), SettleError> {
+        let rows = self.client.snapshot();
+        let mut desired = Desired::new();
+        for interface in rows.all::<Interface>().unwrap_or_default() {
+            if interface.external_ids.contains_key(INSTALLED) {
+                let row = Wanted::if_there::<Interface>(interface.name.clone());
+                desired.add(row.unset("external_ids", INSTALLED));
+            }
+        }
+        let root = rows.single::<OpenVSwitch>().ok().flatten();
+        if root.is_some_and(|root| root.external_ids.contains_key(names::WAIT_BEFORE_CLEAR)) {
+            let row = Wanted::share::<OpenVSwitch>("");
+            desired.add(row.put("external_ids", names::WAIT_BEFORE_CLEAR, "0"));
+        }
+        // Nothing is anybody's of this name, so nothing is removed.
+        let nobody = Owner::new(names::MARK.0, "boot", names::ID);
+        self.client.settle(&desired, &nobody, "netferry host-init: a new boot").await.map(drop)
     }
 
     /// Removes everything host-init made.

@@ -165,7 +165,10 @@ pub async fn prepare(
         None => datapath_of(kernel)?,
     };
     let bridge = match datapath {
-        Datapath::Kernel if !options.always => None,
+        Datapath::Kernel if !options.always => {
+            forget_last_boot(&connect(options).await?, options).await?;
+            None
+        }
         Datapath::Kernel | Datapath::Userspace => Some(build(kernel, options, datapath, &mut step).await?),
     };
     let record = Record { datapath: datapath.into(), bridge };
@@ -190,6 +193,7 @@ async fn build(
     let switch = connect(options).await?;
     let found = bridge::find(&switch.client.snapshot(), name);
     let uplink = look(kernel, options, &found)?;
+    forget_last_boot(&switch, options).await?;
     let mac = match (&found.mac, uplink.mac) {
         (_, Some(own)) if options.keep_mac => own,
         // Kept in the database: other nodes know it, and links of virtual machines have another one at every boot.
@@ -297,6 +301,15 @@ fn look(kernel: &Kernel, options: &Options, found: &Found) -> Result<Link, InitE
     };
     let name = choose(&options.bridge, options.uplink.as_ref(), &sight)?;
     Ok(links.into_iter().find(|link| link.name == name).expect("one of these was chosen"))
+}
+
+/// Takes back what OVN said before this boot. The record of this one is there from the end of the first run on.
+async fn forget_last_boot(switch: &Switch, options: &Options) -> Result<(), InitError> {
+    if !matches!(Record::read(&options.run), Ok(None)) {
+        return Ok(());
+    }
+    let forgotten = timeout(options.patience, switch.forget_last_boot()).await;
+    forgotten.map_err(|_| silent(options.patience))?.map_err(|source| rows(&options.bridge, source))
 }
 
 async fn settle(switch: &Switch, plan: &Plan<'_>, patience: Duration) -> Result<(), InitError> {

@@ -47,13 +47,19 @@ pub async fn follow(switch: Client, mut zone: watch::Receiver<Readiness>, into: 
 }
 
 fn of_switch(now: &Snapshot, following: bool) -> Readiness {
-    let port = now.named::<Interface>(names::MANAGEMENT_LINK).ok().flatten();
-    let installed = |port: &Interface| port.external_ids.get(INSTALLED).is_some_and(|value| value == "true");
-    match port {
-        _ if !following => Readiness::NotReady(DATABASE.to_owned()),
-        Some(port) if installed(&port) => Readiness::Ready,
-        Some(_) | None => Readiness::NotReady(PORT.to_owned()),
+    if !following {
+        Readiness::NotReady(DATABASE.to_owned())
+    } else if has_management_port(now) {
+        Readiness::Ready
+    } else {
+        Readiness::NotReady(PORT.to_owned())
     }
+}
+
+/// Whether OVN has the management port in the datapath. What it said before the last boot was taken back by host-init.
+pub(crate) fn has_management_port(now: &Snapshot) -> bool {
+    let port = now.named::<Interface>(names::MANAGEMENT_LINK).ok().flatten();
+    port.is_some_and(|port| port.external_ids.get(INSTALLED).is_some_and(|value| value == "true"))
 }
 
 /// Whether the switch itself runs. Without it no packet of any pod moves, and nothing in a database says so.

@@ -217,6 +217,9 @@ impl Keeper {
     /// Before everything was heard only the switch is told what follows from the node alone: rows computed from half
     /// of what there is would take the other half's network away.
     async fn turn(&mut self, answers: Vec<Answer>) {
+        if crate::pods::ready::has_management_port(&self.switch.client.snapshot()) {
+            self.model.hear_of_flows();
+        }
         if !self.complete {
             if let Some(zone) = self.model.zone() {
                 let rows = zone.rows_of_switch(self.model.switch());

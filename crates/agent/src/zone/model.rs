@@ -213,6 +213,14 @@ impl Model {
         &self.switch
     }
 
+    /// The datapath has flows of this zone now. That it once had some is never taken back: a controller that restarts
+    /// finds them, whatever it says of its ports meanwhile.
+    pub fn hear_of_flows(&mut self) {
+        if !std::mem::replace(&mut self.switch.has_flows, true) {
+            self.dirty.insert(Part::Node);
+        }
+    }
+
     /// The pods of this node, from all who know of them.
     pub fn local_pods(&self) -> &LocalPods {
         &self.local

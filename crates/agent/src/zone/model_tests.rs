@@ -42,7 +42,7 @@ fn node(n: u8) -> Node {
 }
 
 fn model() -> Model {
-    let facts = SwitchFacts { southbound: "unix:/x".into(), datapath: Datapath::Userspace };
+    let facts = SwitchFacts { southbound: "unix:/x".into(), datapath: Datapath::Userspace, has_flows: true };
     Model::new(name(0), networks(), Mtu::new(1400).unwrap(), facts)
 }
 

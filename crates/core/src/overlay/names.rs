@@ -25,6 +25,8 @@ pub const CLUSTER_PORT_GROUP: &str = "clusterPortGroup";
 pub const MANAGEMENT_LINK: &str = "ovn-k8s-mp0";
 /// The integration bridge.
 pub const INTEGRATION_BRIDGE: &str = "br-int";
+/// Key of the switch's settings: for how long, in milliseconds, a controller that starts leaves flows alone.
+pub const WAIT_BEFORE_CLEAR: &str = "ovn-ofctrl-wait-before-clear";
 /// The switch with the host's uplink.
 pub const EXTERNAL_BRIDGE: &str = "br-ex";
 

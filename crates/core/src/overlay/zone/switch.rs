@@ -21,6 +21,9 @@ pub struct SwitchFacts {
     pub southbound: String,
     /// Who moves the packets.
     pub datapath: Datapath,
+    /// The datapath has flows of this zone. A controller that starts anew leaves them alone until it has computed its
+    /// own; where there are none, that would only be a wait without a network.
+    pub has_flows: bool,
 }
 
 impl Zone<'_> {
@@ -35,7 +38,7 @@ impl Zone<'_> {
             ("ovn-encap-ip", self.node.encap.to_string()),
             // every row of the zone is this node's, and choosing among them costs more than it saves
             ("ovn-monitor-all", "true".to_owned()),
-            ("ovn-ofctrl-wait-before-clear", "8000".to_owned()),
+            (names::WAIT_BEFORE_CLEAR, if facts.has_flows { "8000" } else { "0" }.to_owned()),
             ("ovn-remote-probe-interval", "180000".to_owned()),
             ("ovn-openflow-probe-interval", "180".to_owned()),
         ]);

@@ -80,7 +80,11 @@ fn a_zone_keeps_its_own_rows_when_the_cluster_has_no_other_node() {
 fn the_management_port_of_the_switch_is_the_one_of_the_zone() {
     let lab = lab(1, 1);
     let zone = lab.zone("n0");
-    let facts = SwitchFacts { southbound: "unix:/run/sb.sock".into(), datapath: Datapath::Userspace };
+    let facts = SwitchFacts {
+        southbound: "unix:/run/sb.sock".into(),
+        datapath: Datapath::Userspace,
+        has_flows: true,
+    };
     let mut rows = zone.rows(&lab.cluster).unwrap();
     rows.join(zone.rows_of_switch(&facts)).unwrap();
     assert_eq!(check::zone(&rows), BTreeSet::new());
