@@ -18,6 +18,7 @@ demo: need-root ## see it work: a cluster on this machine, measured while its pa
 
 .PHONY: test
 test: need-root check setup ## everything CI runs: check, set-up of what is missing, all tests (needs root)
+	@$(CARGO) build -p netferry-cni # beside netferry, where labs look for it
 	@assets="$$(scripts/kube-assets)" && NETFERRY_KUBE_ASSETS="$$assets" $(CARGO) test --workspace
 
 .PHONY: check

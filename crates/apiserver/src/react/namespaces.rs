@@ -26,7 +26,9 @@ pub(super) fn make_system_ones(core: &Core, state: &mut State) -> Result<(), Api
 
 /// The Service in-cluster clients find the API server by: the first address of the range.
 pub(super) fn make_kubernetes_service(core: &Core, state: &mut State) -> Result<(), ApiError> {
-    let Some(address) = core.settings.service_ranges.first().and_then(|range| range.hosts().next()) else {
+    // The range's own address is a host's in IPv6, and is nobody's all the same.
+    let first = |range: &ipnet::IpNet| range.hosts().find(|host| *host != range.network());
+    let Some(address) = core.settings.service_ranges.first().and_then(first) else {
         return Ok(());
     };
     let service = json!({

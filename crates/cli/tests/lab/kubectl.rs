@@ -31,7 +31,8 @@ fn kubectl_with(lab: &Lab, arguments: &[&str], input: &str) -> String {
 
 /// Applies a manifest.
 pub(crate) fn apply(lab: &Lab, manifest: &str) {
-    kubectl_with(lab, &["apply", "-f", "-"], manifest);
+    // What begins with a brace is taken for JSON.
+    kubectl_with(lab, &["apply", "-f", "-"], &format!("---\n{manifest}"));
 }
 
 /// A namespace.

@@ -31,7 +31,8 @@ pub(super) fn start(
     let tls = directory.join("tls");
     let mut names: Vec<IpAddr> = addresses.to_vec();
     // The address the API has as a Service: the first of each range.
-    names.extend(options.families.service_networks().iter().filter_map(|range| range.hosts().next()));
+    let ranges = options.families.service_networks();
+    names.extend(ranges.iter().filter_map(|range| range.hosts().find(|host| *host != range.network())));
     let pki = Pki::open(&tls, &names).during("making the certificates of the control plane")?;
     let text = pki.kubeconfig(&format!("https://{address}"));
     let kubeconfig = Kubeconfig::from_yaml(&text).during("reading the kubeconfig of the control plane")?;
@@ -40,7 +41,7 @@ pub(super) fn start(
 
     let shown = |path: &Path| path.display().to_string();
     let file = |name: &str| shown(&tls.join(name));
-    let ranges: Vec<String> = options.families.service_networks().iter().map(ToString::to_string).collect();
+    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let mut run = |name: &str, flags: &[(&str, String)]| {
         let flags = flags.iter().map(|(flag, value)| format!("--{flag}={value}"));
         let program = Program::new(assets.join(name), control.log(name)).args(flags);
