@@ -265,7 +265,7 @@ impl Pods {
         let sandbox = wanted.attachment.container();
         let row = place.zone().interface_of_pod(pod, end.link.as_str(), sandbox);
         let extra = record::ids(wanted.attachment.ifname(), &wanted.network, &wanted.netns);
-        let _leaving = self.0.leaving.hold(format!("pod {}", pod.name)).await;
+        let _leaving = self.0.leaving.hold(super::del::key_of(&end.link)).await;
         let in_the_way = port::add(&self.0.switch, &row, extra).await?;
         // Links of earlier containers of the same pod: nothing would speak of them any more.
         for link in in_the_way.into_iter().filter_map(|link| IfName::new(link).ok()) {

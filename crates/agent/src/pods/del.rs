@@ -21,8 +21,12 @@ pub(super) fn key(container: &str) -> String {
     key_of(&wire::link_of(container))
 }
 
-fn key_of(link: &IfName) -> String {
+pub(super) fn key_of(link: &IfName) -> String {
     format!("link {link}")
+}
+
+fn again(what: &dyn std::fmt::Display, why: &str) -> CniError {
+    CniError::new(Code::TryAgain, format!("{what}: {why}"))
 }
 
 impl Pods {
@@ -35,10 +39,8 @@ impl Pods {
             self.detach(record).await?;
         }
         if !records.iter().any(|record| !mine(record)) {
-            // One that was made and never got onto the switch.
-            let (kernel, link) = (Arc::clone(&self.0.kernel), wire::link_of(container));
-            let gone = blocking(move || wire::detach(&kernel, &link)).await;
-            gone.map_err(|error| CniError::new(Code::TryAgain, format!("{attachment}: {}", chain(&error))))?;
+            // One that never got onto the switch, or whose record there somebody damaged.
+            self.clear(wire::link_of(container)).await.map_err(|why| again(attachment, &why))?;
         }
         Ok(())
     }
@@ -54,20 +56,9 @@ impl Pods {
         self.off(link, &record.pod, &record.uid).await
     }
 
-    /// Off the switch, then away: a switch whose port loses its link complains.
+    /// Takes a pod's link and port away.
     pub(super) async fn off(&self, link: IfName, pod: &ObjectName, uid: &str) -> Result<(), CniError> {
-        let again = |text: String| CniError::new(Code::TryAgain, format!("pod {pod}: {text}"));
-        {
-            let _leaving = self.0.leaving.hold(format!("pod {pod}")).await;
-            let links = [link.to_string()];
-            let off = port::remove(&self.0.switch, &links);
-            let off = tokio::time::timeout(self.0.settings.zone_limit, off).await;
-            let off = off.map_err(|_| again("the switch's database does not answer".to_owned()))?;
-            off.map_err(|error| again(chain(&error)))?;
-            let kernel = Arc::clone(&self.0.kernel);
-            let gone = blocking(move || wire::detach(&kernel, &link)).await;
-            gone.map_err(|error| again(chain(&error)))?;
-        }
+        self.clear(link).await.map_err(|why| again(&format_args!("pod {pod}"), &why))?;
         let withdrawn = self.0.ports.remove(pod.clone(), uid.to_owned());
         match tokio::time::timeout(ZONE_LIMIT, withdrawn).await {
             Ok(Ok(())) => {}
@@ -75,6 +66,18 @@ impl Pods {
             Err(_) => tracing::warn!(%pod, "the zone takes long to withdraw a port"),
         }
         Ok(())
+    }
+
+    /// Off the switch, then away: a switch whose port loses its link complains.
+    async fn clear(&self, link: IfName) -> Result<(), String> {
+        let _leaving = self.0.leaving.hold(key_of(&link)).await;
+        let links = [link.to_string()];
+        let off =
+            tokio::time::timeout(self.0.settings.zone_limit, port::remove(&self.0.switch, &links)).await;
+        off.map_err(|_| "the switch's database does not answer".to_owned())?
+            .map_err(|error| chain(&error))?;
+        let kernel = Arc::clone(&self.0.kernel);
+        blocking(move || wire::detach(&kernel, &link)).await.map_err(|error| chain(&error))
     }
 
     /// Takes away every attachment of a network that is not listed. One that is being made or taken away at this

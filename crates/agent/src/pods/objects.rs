@@ -92,7 +92,8 @@ pub struct ApiPods {
     written: Mutex<HashMap<String, PodNetworks>>,
 }
 
-type Known = BTreeMap<ObjectName, Arc<Pod>>;
+/// The pods, each with the addresses it keeps from others: read once, when it changes, and not whenever one is chosen.
+type Known = BTreeMap<ObjectName, (Arc<Pod>, Vec<IpAddr>)>;
 
 impl ApiPods {
     /// Follows the pods of a node; the future is to be run for as long as anybody asks.
@@ -120,7 +121,10 @@ impl ApiPods {
     }
 
     fn take(&self, event: watcher::Event<Pod>, listing: &mut Known) {
-        let keyed = |pod: Pod| (netferry_translate::object_name(&pod.metadata), Arc::new(pod));
+        let keyed = |pod: Pod| {
+            let carried = carried(&pod);
+            (netferry_translate::object_name(&pod.metadata), (Arc::new(pod), carried))
+        };
         match event {
             watcher::Event::Init => listing.clear(),
             watcher::Event::InitApply(pod) => listing.extend([keyed(pod)]),
@@ -145,7 +149,7 @@ impl ApiPods {
     }
 
     fn seen(&self, name: &ObjectName, uid: Option<&str>) -> Option<Arc<Pod>> {
-        let pod = self.known.borrow().as_ref()?.get(name).cloned()?;
+        let (pod, _) = self.known.borrow().as_ref()?.get(name).cloned()?;
         uid.is_none_or(|uid| is_of(&pod, uid)).then_some(pod)
     }
 
@@ -234,10 +238,8 @@ impl PodObjects for ApiPods {
         async move {
             let mut known = self.known.subscribe();
             let known = known.wait_for(Option::is_some).await.expect("the sender is this very value");
-            let running = known.iter().flat_map(BTreeMap::values).filter(|pod| !has_ended(pod));
-            let carried = running.filter_map(|pod| pod.metadata.annotations.as_ref());
-            let carried = carried.filter_map(|all| PodNetworks::read(all).ok().flatten());
-            let mut found: BTreeSet<IpAddr> = carried.flat_map(|networks| addresses_in(&networks)).collect();
+            let carried = known.iter().flat_map(BTreeMap::values).flat_map(|(_, carried)| carried);
+            let mut found: BTreeSet<IpAddr> = carried.copied().collect();
             found.extend(self.written().values().flat_map(addresses_in));
             found
         }
@@ -275,9 +277,15 @@ impl PodObjects for ApiPods {
     }
 }
 
-fn has_ended(pod: &Pod) -> bool {
+/// The addresses a pod keeps from others: those it carries, until it has ended.
+fn carried(pod: &Pod) -> Vec<IpAddr> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return Vec::new();
+    }
+    let annotations = pod.metadata.annotations.as_ref();
+    let networks = annotations.and_then(|all| PodNetworks::read(all).ok().flatten());
+    networks.as_ref().map(addresses_in).unwrap_or_default()
 }
 
 fn addresses_in(networks: &PodNetworks) -> Vec<IpAddr> {

@@ -132,10 +132,19 @@ pub async fn add(
     Ok(in_the_way.into_iter().filter(|link| *link != row.name).collect())
 }
 
-/// Takes links off the switch; those that are not on it are fine.
+/// Takes links off the switch; those that are not on it, or are there by somebody else's hand, are left alone.
 pub async fn remove(switch: &Client, links: &[String]) -> Result<(), PortError> {
     let now = switch.snapshot();
-    let uuids = links.iter().filter_map(|link| Some(now.named::<Interface>(link).ok().flatten()?.uuid));
+    let marked =
+        |ids: &netferry_ovs::tables::Strings| ids.get(names::MARK.0).is_some_and(|v| v == names::MARK.1);
+    // Either row says whose it is: of one somebody may have taken the mark.
+    let ours = |link: &&String| {
+        let port = now.named::<Port>(link).ok().flatten();
+        let interface = now.named::<Interface>(link).ok().flatten();
+        port.is_some_and(|p| marked(&p.external_ids)) || interface.is_some_and(|i| marked(&i.external_ids))
+    };
+    let interface = |link: &String| Some(now.named::<Interface>(link).ok().flatten()?.uuid);
+    let uuids = links.iter().filter(ours).filter_map(interface);
     let mut transaction = Transaction::new();
     take_off(&mut transaction, &now, uuids);
     if transaction.is_empty() {

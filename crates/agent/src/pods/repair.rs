@@ -53,8 +53,9 @@ impl Pods {
     }
 
     async fn put_back(&self, old: &Interface, record: &Record) {
+        let Ok(link) = IfName::new(old.name.clone()) else { return };
         // Whoever takes it off properly holds this until the link is gone too.
-        let _leaving = self.0.leaving.hold(format!("pod {}", record.pod)).await;
+        let _leaving = self.0.leaving.hold(super::del::key_of(&link)).await;
         let now = self.0.switch.snapshot();
         let there = now.named::<Interface>(&old.name).ok().flatten();
         if there.is_some_and(|there| said(&there) == said(old)) {
@@ -64,7 +65,6 @@ impl Pods {
         if others.iter().any(|other| other.name != old.name) {
             return;
         }
-        let Ok(link) = IfName::new(old.name.clone()) else { return };
         match self.0.kernel.links().named(&link) {
             Ok(Some(found)) if wire::mark().owns_alias(found.alias.as_deref()) => {}
             Ok(_) => return,

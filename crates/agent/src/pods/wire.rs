@@ -193,22 +193,21 @@ fn make(host: &Kernel, pod: &Kernel, namespace: Arc<Namespace>, end: &End) -> Re
     let peer = VethPeer { mac: Some(end.mac), mtu: Some(end.mtu), ..VethPeer::named(end.ifname.clone()) };
     let pair = Want::make(end.link.clone(), Make::Veth(peer.inside(namespace)))
         .mtu(end.host_mtu())
+        // Nothing passes before the other end is switched on as well.
+        .up()
         .note(mark().alias(Some(&end.note)));
     host.links().apply(&Changes { create: vec![pair], ..Changes::default() })?;
     // The host's end is no place of the host's: an address of its own there would speak into the pod.
-    let quiet = BTreeMap::from([(Key::disable_ipv6(&Of::Link(end.link.clone())), "1".to_owned())]);
-    if_there(host, quiet)?;
+    set_if_there(host, Key::disable_ipv6(&Of::Link(end.link.clone())), "1")?;
     if end.userspace {
         guard::add(host, &end.link)?;
         guard::offloads_off(pod, &end.ifname)?;
     }
     // A neighbour in the same subnet must not be able to announce itself as a router.
-    let sober = BTreeMap::from([(Key::accept_ra(&Of::Link(end.ifname.clone())), "0".to_owned())]);
-    if_there(pod, sober)?;
+    set_if_there(pod, Key::accept_ra(&Of::Link(end.ifname.clone())), "0")?;
     let loopback = IfName::new("lo")?;
     let up = |name: &IfName| Want::adjust(name.clone()).up();
     pod.links().apply(&Changes { set: vec![up(&loopback), up(&end.ifname)], ..Changes::default() })?;
-    host.links().apply(&Changes { set: vec![up(&end.link)], ..Changes::default() })?;
     let index = index_of(pod, &end.ifname)?;
     let stamped = end.addresses_on(index).iter().map(|address| address.stamped(&Mark::default())).collect();
     pod.addresses().apply(&netferry_kernel::Changes { add: stamped, ..Default::default() })?;
@@ -220,13 +219,11 @@ fn make(host: &Kernel, pod: &Kernel, namespace: Arc<Namespace>, end: &End) -> Re
 }
 
 /// Settings of IPv6 are not there where the kernel was started without it.
-fn if_there(kernel: &Kernel, keys: BTreeMap<Key, String>) -> Result<()> {
-    let names: Vec<Key> = keys.keys().cloned().collect();
-    let there: BTreeSet<Key> = kernel.sysctls().read(&names)?.into_keys().collect();
-    kernel
-        .sysctls()
-        .converge_keys(&keys.into_iter().filter(|(key, _)| there.contains(key)).collect())
-        .map(drop)
+fn set_if_there(kernel: &Kernel, key: Key, value: &str) -> Result<()> {
+    match kernel.sysctls().apply(&BTreeMap::from([(key, value.to_owned())])) {
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(()),
+        done => done,
+    }
 }
 
 fn index_of(kernel: &Kernel, name: &IfName) -> Result<u32> {

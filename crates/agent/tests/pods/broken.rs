@@ -112,8 +112,17 @@ async fn a_port_taken_off_the_switch_by_hand_comes_back() {
         format!("--no-wait del-port {link}"),
         format!("--no-wait remove interface {link} external_ids iface-id"),
     ] {
+        let row = |now: &netferry_ovs::Snapshot| {
+            now.named::<netferry_ovs::tables::vswitch::Interface>(link.as_str())
+                .unwrap()
+                .map(|found| found.uuid)
+        };
+        let before = row(&world.vswitch.snapshot());
         world.switch.vsctl(&harm);
         let installed = |now: &netferry_ovs::Snapshot| {
+            if row(now) == before {
+                return None;
+            }
             let found = now.named::<netferry_ovs::tables::vswitch::Interface>(link.as_str()).unwrap()?;
             let is = |key: &str, value: &str| found.external_ids.get(key).is_some_and(|v| v == value);
             (is("iface-id", "web_b") && is("sandbox", &b.container) && is("ovn-installed", "true"))
