@@ -4,7 +4,7 @@
 //! a newer object, so that nothing runs ahead of its reboot.
 
 use super::file::HostFile;
-use super::record::{Record, Rendering};
+use super::record::{HostRendering, Record};
 use super::{Envelope, Mtu};
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
@@ -69,7 +69,7 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     let untold = HostFile::default();
     let file = facts.file.unwrap_or(&untold);
     let saved = facts.saved.unwrap_or(Saved { original: facts.uplink, configured: facts.configured });
-    let changing = file.target.is_some() || file.mtu.is_some() || file.routable.is_some();
+    let changing = changes_hosts(file);
     let mut steps = Vec::new();
     if changing && facts.saved.is_none() {
         steps.push(BootStep::Save(saved));
@@ -111,6 +111,32 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     network || host || file.target.is_some_and(|target| target != booted.own)
 }
 
+/// What a node takes over from a file without a restart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CatchUp {
+    /// What to write under `/run`, and to report.
+    pub booted: Booted,
+    /// Whether to forget the size before the change: it has ended.
+    pub forget: bool,
+}
+
+/// What is to be taken over from a file that needs no restart, if anything is.
+///
+/// To be asked whenever the file or what is running changed, not only when the file was written: a node that had not
+/// been told the pods' sizes when it took the file may run them now.
+pub fn catch_up(booted: &Booted, file: &HostFile) -> Option<CatchUp> {
+    if booted.epoch == file.epoch || needs_restart(booted, file) {
+        return None;
+    }
+    let forget = !changes_hosts(file);
+    let original = if forget { booted.host.carries() } else { booted.original };
+    Some(CatchUp { booted: Booted { epoch: file.epoch, original, ..*booted }, forget })
+}
+
+fn changes_hosts(file: &HostFile) -> bool {
+    file.target.is_some() || file.mtu.is_some() || file.routable.is_some()
+}
+
 /// Whether a node's agent may serve pods.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Admit {
@@ -123,15 +149,28 @@ pub enum Admit {
 /// Why a node's agent may not serve pods.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum NotYet {
-    /// It runs sizes that the rest of the cluster has left behind: it was away while the cluster moved on.
+    /// It was told its configuration because it waited for it, and is not done with it.
+    #[error("the node must take the configuration it was told first")]
+    Told,
+    /// It runs sizes that do not go with the rest of the cluster: it is new, or was away while the cluster moved on.
     #[error(
-        "pods here run at {runs}, which does not go with the cluster's {anchor}; the node must take its new configuration first"
+        "pods here would run at {runs}, the cluster's run at {cluster}; the node must take its configuration first"
     )]
-    LeftBehind {
+    Pods {
         /// What it runs.
         runs: Envelope,
-        /// What every node of the cluster holds.
-        anchor: Mtu,
+        /// What the cluster runs.
+        cluster: Envelope,
+    },
+    /// Its host does.
+    #[error(
+        "the host's uplink runs at {runs}, the cluster's at {cluster}; the node must take its configuration first"
+    )]
+    Host {
+        /// What it runs.
+        runs: Envelope,
+        /// What the cluster's hosts run.
+        cluster: Envelope,
     },
     /// The host is too small for the pods' packets with their headers.
     #[error("the host's uplink has MTU {host}; pods at {network} need at least {needs}")]
@@ -145,17 +184,53 @@ pub enum NotYet {
     },
 }
 
+/// A node whose agent wants to serve pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// What it runs.
+    pub booted: &'a Booted,
+    /// What is applied. Read after the node's own object existed in the API.
+    pub record: &'a Record,
+    /// What wrapping adds to a packet.
+    pub headers: u32,
+    /// Whether this very object of the node never served before: the node is new, or it was removed and came back. A
+    /// node remembers the identity of the object it served as.
+    pub newcomer: bool,
+    /// Whether it said that it waits, was told a configuration since, and has not said that it is done with it: it may
+    /// be about to be drained or restarted.
+    pub told: bool,
+}
+
 /// Decides whether the agent of a node serves pods, and at which sizes.
 ///
-/// `record` must have been read after the node's own object existed in the API: whoever counts the nodes before moving
-/// the cluster on then either counted this one, or it reads what the cluster is at now. `headers` is what wrapping
-/// adds.
-pub fn admit(booted: &Booted, record: &Record, headers: u32) -> Admit {
-    let Rendering { network: told, .. } = record.rendering();
-    let (anchor, _) = record.anchor();
-    let network = booted.network.unwrap_or(told);
-    if !network.holds(anchor) {
-        return Admit::Wait(NotYet::LeftBehind { runs: network, anchor });
+/// A node that was there all along was counted by whoever moved the cluster on, and goes with it as long as it holds
+/// what all hold. A newcomer may not have been counted by an operator that is just moving the cluster on: it must hold
+/// all that the others are being taken to, so that it goes with either.
+///
+/// Once it says that it waits, it is told its configuration without anybody making room for its absence. So it takes
+/// the saying back only on the condition that it was told nothing meanwhile, in one write, before it serves.
+pub fn admit(arrival: &Arrival) -> Admit {
+    let Arrival { booted, record, headers, newcomer, told } = *arrival;
+    if told {
+        return Admit::Wait(NotYet::Told);
+    }
+    let rendering = record.rendering();
+    let (anchor, host_anchor) = record.anchor();
+    let network = booted.network.unwrap_or(rendering.network);
+    let goes = if newcomer { network.covers(rendering.network) } else { network.holds(anchor) };
+    if !goes {
+        return Admit::Wait(NotYet::Pods { runs: network, cluster: rendering.network });
+    }
+    let run = match rendering.host {
+        HostRendering::Own => None,
+        HostRendering::Towards { run, .. } => Some(run),
+        HostRendering::At(mtu) => Some(Envelope::settled(mtu)),
+    };
+    if let (Some(run), Some(anchor)) = (run, host_anchor) {
+        let goes = if newcomer { booted.host.covers(run) } else { booted.host.holds(anchor) };
+        if !goes {
+            return Admit::Wait(NotYet::Host { runs: booted.host, cluster: run });
+        }
     }
     let needs = network.carries().bytes() + headers;
     if booted.host.carries().bytes() < needs {
@@ -294,34 +369,64 @@ mod tests {
         let settled = disk.boot(Some(&file(2, Stage::Settling)), 9).unwrap();
         let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(8900)) }.rendering());
         assert!(!needs_restart(&settled, &ended));
+        let caught_up = Booted { epoch: 3, original: mtu(9000), ..settled };
+        assert_eq!(catch_up(&settled, &ended), Some(CatchUp { booted: caught_up, forget: true }));
+        assert_eq!(catch_up(&caught_up, &ended), None);
+        assert_eq!(catch_up(&spanning, &file(2, Stage::Settling)), None, "not what needs a restart");
+        let again = CatchUp { booted: Booted { epoch: 5, ..spanning }, forget: false };
+        assert_eq!(catch_up(&spanning, &file(5, spreading)), Some(again));
     }
 
     #[test]
-    fn a_node_that_joins_serves_only_at_sizes_that_go_with_the_cluster() {
+    fn a_node_serves_only_at_sizes_that_go_with_the_cluster() {
         let (network, host) = UP;
-        let fresh = |host| Booted {
+        let span = |(a, b): (u32, u32)| Envelope::spanning(mtu(a), mtu(b));
+        let runs = |network: Option<(u32, u32)>, host: (u32, u32)| Booted {
             epoch: 0,
-            network: None,
-            host: Envelope::settled(mtu(host)),
-            own: mtu(host),
-            original: mtu(host),
+            network: network.map(span),
+            host: span(host),
+            own: mtu(host.0),
+            original: mtu(host.0),
         };
+        let idle = Record::settled(mtu(1400));
         let spreading = record(1, Stage::Spreading { finish: false }, network, host);
         let settling = record(2, Stage::Settling, network, host);
-        assert_eq!(
-            admit(&fresh(1500), &Record::settled(mtu(1400)), 58),
-            Admit::Serve(Envelope::settled(mtu(1400)))
-        );
-        assert!(matches!(
-            admit(&fresh(1500), &spreading, 58),
-            Admit::Wait(NotYet::HostTooSmall { needs: 8958, .. })
-        ));
-        assert_eq!(admit(&fresh(9000), &spreading, 58), Admit::Serve(spreading.rendering().network));
-        let old = Booted { network: Some(Envelope::settled(mtu(1400))), ..fresh(1500) };
-        assert_eq!(admit(&old, &spreading, 58), Admit::Serve(Envelope::settled(mtu(1400))));
-        assert_eq!(
-            admit(&old, &settling, 58),
-            Admit::Wait(NotYet::LeftBehind { runs: Envelope::settled(mtu(1400)), anchor: mtu(8900) })
-        );
+        let (fresh, jumbo) = (runs(None, (1500, 1500)), runs(None, (9000, 9000)));
+        let (old, new) = (runs(Some((1400, 1400)), (1500, 1500)), runs(Some((8900, 8900)), (9000, 9000)));
+        let both = runs(Some(network), host);
+        type Row = (Booted, Record, bool, Option<(u32, u32)>);
+        let rows: &[Row] = &[
+            (fresh, idle, true, Some((1400, 1400))),
+            (fresh, spreading, true, None),
+            (fresh, settling, true, None),
+            (jumbo, idle, true, Some((1400, 1400))),
+            (jumbo, spreading, true, None),
+            (jumbo, settling, true, Some((8900, 8900))),
+            (runs(None, host), spreading, true, Some(network)),
+            (old, idle, false, Some((1400, 1400))),
+            (old, spreading, false, Some((1400, 1400))),
+            // It was not counted: phase two may be about to begin without it.
+            (old, spreading, true, None),
+            (old, settling, false, None),
+            (both, spreading, true, Some(network)),
+            (both, settling, true, Some(network)),
+            (new, settling, false, Some((8900, 8900))),
+            (new, spreading, false, None),
+            (new, idle, false, None),
+        ];
+        for (booted, record, newcomer, serves) in rows {
+            let arrival = Arrival { booted, record, headers: 58, newcomer: *newcomer, told: false };
+            let served = match admit(&arrival) {
+                Admit::Serve(envelope) => Some(envelope),
+                Admit::Wait(_) => None,
+            };
+            assert_eq!(
+                served,
+                serves.map(span),
+                "{booted:?} {:?} {newcomer}",
+                record.change.map(|c| c.stage)
+            );
+            assert_eq!(admit(&Arrival { told: true, ..arrival }), Admit::Wait(NotYet::Told));
+        }
     }
 }

@@ -49,6 +49,11 @@ impl Envelope {
         self.sends <= size && size <= self.carries
     }
 
+    /// Whether every size that `other` holds is held by this too.
+    pub fn covers(self, other: Envelope) -> bool {
+        self.sends <= other.sends && other.carries <= self.carries
+    }
+
     /// Whether two nodes can exchange packets as large as either sends, both ways, with nothing dropped.
     pub fn fits(self, peer: Envelope) -> bool {
         self.sends <= peer.carries && peer.sends <= self.carries

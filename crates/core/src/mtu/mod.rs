@@ -3,8 +3,8 @@
 //! A packet that is larger than what its receiver's link carries is dropped without a word, so two nodes at different
 //! MTUs lose traffic for as long as they differ. The way around it is to separate what a node *sends* from what it
 //! *carries* ([`Envelope`]): routes are pinned to the smaller of the old and the new MTU while interfaces take the
-//! larger, on every node, and only then each settles on the new one. The decision record on phases tells why that is
-//! safe whatever dies in between.
+//! larger, on every node, and only then each settles on the new one. `docs/adr/0009-one-size-every-node-holds.md` tells
+//! why that is safe whatever dies in between.
 
 pub mod boot;
 pub mod check;

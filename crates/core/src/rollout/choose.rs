@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pool::{Node, Pool};
+use super::pool::{Identity, Node, Pool};
 use crate::name::NodeName;
 
 /// What is decided about a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
     /// What to store as the pool's [`Pool::taken`] first, if it differs.
-    pub taken: BTreeSet<NodeName>,
+    pub taken: BTreeSet<Identity>,
     /// Then, the nodes to be told the pool's target.
     pub tell: Vec<NodeName>,
+    /// Nodes to be told the pool's target on the condition that they still say that they wait for it: no room is made
+    /// for their absence, because they serve nothing.
+    pub tell_waiting: Vec<NodeName>,
     /// Why others that must move are not told.
     pub left: BTreeMap<NodeName, NotNow>,
 }
@@ -45,42 +48,44 @@ fn busy(nodes: &[NodeName]) -> String {
 ///
 /// A zone is finished before the next, inside a zone the oldest go first. Nodes that are away count against the limit
 /// whatever took them away. A node that was taken is told a newer target at once: it is away already, and what it is
-/// doing is no longer wanted.
+/// doing is no longer wanted. So is one that waits for its configuration: it would never become ready without.
 ///
 /// # Guarantees
 ///
-/// What is told is taken, and what is taken, together with every other node that is known to be away, is never more
-/// than the pool's limit unless it was before.
+/// What is told is taken or serves nothing, and no node that serves is taken while as many as the pool's limit are taken or known to be
+/// away for whatever reason.
 ///
 /// `nodes` are the pool's, `operator` is the node this is decided on, `held` is why whatever is rolled out says to wait.
 pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
-    let by_name: BTreeMap<&NodeName, &Node> = nodes.iter().map(|node| (&node.name, node)).collect();
+    let by_identity: BTreeMap<Identity, &Node> = nodes.iter().map(|node| (node.identity(), node)).collect();
     let Some(target) = pool.target.as_deref() else {
         return Choice { taken: pool.taken.clone(), ..Choice::default() };
     };
     let told = |node: &Node| node.desired.as_deref() == Some(target);
     // A node that is gone takes its place along; one that is back gives it up.
-    let away = |name: &&NodeName| {
-        by_name.get(*name).is_some_and(|node| !(told(node) && node.is_done() && node.is_ready()))
+    let away = |taken: &&Identity| {
+        by_identity.get(*taken).is_some_and(|node| !(told(node) && node.is_done() && node.is_ready()))
     };
-    let mut taken: BTreeSet<NodeName> = pool.taken.iter().filter(away).cloned().collect();
+    let mut taken: BTreeSet<Identity> = pool.taken.iter().filter(away).cloned().collect();
     let stopped = match held {
         _ if pool.paused => Some(NotNow::Paused),
         Some(why) => Some(NotNow::Held(why.to_owned())),
         None => None,
     };
-    let mut tell: Vec<NodeName> = Vec::new();
+    let (mut tell, mut tell_waiting): (Vec<NodeName>, Vec<NodeName>) = Default::default();
     if stopped.is_none() {
-        tell.extend(taken.iter().filter(|name| !told(by_name[name])).cloned());
+        tell.extend(taken.iter().filter(|taken| !told(by_identity[taken])).map(|taken| taken.name.clone()));
     }
     let failing = |node: &&Node| told(node) && node.is_failing();
-    let mut busy: BTreeSet<NodeName> = taken.clone();
+    let mut busy: BTreeSet<NodeName> = taken.iter().map(|taken| taken.name.clone()).collect();
     busy.extend(nodes.iter().filter(|n| n.is_unavailable() || failing(n)).map(|n| n.name.clone()));
     let mut left = BTreeMap::new();
     let mut candidates: Vec<&Node> = Vec::new();
-    for node in nodes.iter().filter(|node| !told(node) && !taken.contains(&node.name)) {
+    let others: Vec<&Node> = nodes.iter().filter(|n| !told(n) && !taken.contains(&n.identity())).collect();
+    for node in others {
         match &stopped {
             Some(why) => _ = left.insert(node.name.clone(), why.clone()),
+            None if node.waits => tell_waiting.push(node.name.clone()),
             None if !node.is_ready() => _ = left.insert(node.name.clone(), NotNow::NotReady),
             None => candidates.push(node),
         }
@@ -95,14 +100,14 @@ pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Op
     let capacity = pool.limit(nodes.len()).saturating_sub(busy.len());
     for (at, node) in candidates.into_iter().enumerate() {
         if at < capacity {
-            taken.insert(node.name.clone());
+            taken.insert(node.identity());
             tell.push(node.name.clone());
         } else {
             let others = busy.iter().chain(&tell).cloned().collect::<BTreeSet<_>>();
             left.insert(node.name.clone(), NotNow::Busy(others.into_iter().collect()));
         }
     }
-    Choice { taken, tell, left }
+    Choice { taken, tell, tell_waiting, left }
 }
 
 fn place(node: &Node) -> (bool, String, u64, NodeName) {
@@ -117,7 +122,7 @@ pub fn to_be_moved(pool: &Pool, node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pool::testing::{name, node, pool};
+    use super::super::pool::testing::{identity, name, node, pool};
     use super::super::pool::{MaxUnavailable, NodeState, Truth};
     use super::*;
     use crate::label::Labels;
@@ -197,31 +202,58 @@ mod tests {
         let nodes = [done("a"), done("b")];
         assert_eq!(told(&with_limit(5), &nodes), [name("b")]);
         assert_eq!(choose(&with_limit(5), &nodes, Some(&own), None).left[&own], NotNow::Last);
-        let on_its_way = Pool { taken: BTreeSet::from([name("b")]), ..with_limit(5) };
+        let on_its_way = Pool { taken: BTreeSet::from([identity("b")]), ..with_limit(5) };
         assert_eq!(told(&on_its_way, &[done("a"), node("b", "old", "new", NodeState::Working)]), []);
         assert_eq!(told(&with_limit(5), &[done("a"), node("b", "new", "new", NodeState::Done)]), [name("a")]);
     }
 
     #[test]
     fn a_taken_node_counts_though_news_of_it_are_old() {
-        let pool = Pool { taken: BTreeSet::from([name("b")]), ..with_limit(1) };
+        let pool = Pool { taken: BTreeSet::from([identity("b")]), ..with_limit(1) };
         let choice = choose(&pool, &[done("a"), done("b")], None, None);
         assert_eq!(choice.tell, [name("b")], "it may never have been told");
         assert_eq!(choice.left[&name("a")].to_string(), "as many as may be away are: b");
     }
 
     #[test]
+    fn a_node_that_was_removed_and_came_back_was_not_taken() {
+        let pool = Pool { taken: BTreeSet::from([identity("b")]), ..with_limit(1) };
+        let again = Node { uid: "another".into(), ..done("b") };
+        let choice = choose(&pool, std::slice::from_ref(&again), None, None);
+        assert_eq!(choice.taken, BTreeSet::from([again.identity()]));
+    }
+
+    #[test]
     fn a_taken_node_gives_its_place_up_when_it_is_back_or_gone() {
-        let pool = Pool { taken: BTreeSet::from([name("b"), name("gone")]), ..with_limit(1) };
+        let pool = Pool { taken: BTreeSet::from([identity("b"), identity("gone")]), ..with_limit(1) };
         let back = node("b", "new", "new", NodeState::Done);
-        assert_eq!(choose(&pool, &[done("a"), back.clone()], None, None).taken, BTreeSet::from([name("a")]));
+        assert_eq!(
+            choose(&pool, &[done("a"), back.clone()], None, None).taken,
+            BTreeSet::from([identity("a")])
+        );
         let cordoned = Node { unschedulable: true, ..back };
-        assert_eq!(choose(&pool, &[done("a"), cordoned], None, None).taken, BTreeSet::from([name("b")]));
+        assert_eq!(choose(&pool, &[done("a"), cordoned], None, None).taken, BTreeSet::from([identity("b")]));
+    }
+
+    #[test]
+    fn a_node_that_waits_for_its_configuration_is_told_though_another_is_away() {
+        let waiting =
+            Node { ready: Some(Truth::False), desired: None, current: None, waits: true, ..done("c") };
+        let nodes = [done("a"), node("b", "old", "new", NodeState::Working), waiting.clone()];
+        let choice = choose(&with_limit(1), &nodes, None, None);
+        assert_eq!(
+            (choice.tell, choice.tell_waiting, choice.taken),
+            (vec![], vec![name("c")], BTreeSet::new())
+        );
+        let choice = choose(&with_limit(1), &[done("a"), waiting], None, None);
+        assert_eq!(choice.tell, [], "it counts as away itself");
+        assert_eq!(choice.tell_waiting, [name("c")]);
     }
 
     #[test]
     fn a_taken_node_is_told_a_newer_target_at_once() {
-        let pool = Pool { taken: BTreeSet::from([name("b")]), target: Some("newer".into()), ..with_limit(1) };
+        let pool =
+            Pool { taken: BTreeSet::from([identity("b")]), target: Some("newer".into()), ..with_limit(1) };
         let nodes = [done("a"), Node { unschedulable: true, ..node("b", "old", "new", NodeState::Working) }];
         assert_eq!(tell(&pool, &nodes), ["b"]);
     }

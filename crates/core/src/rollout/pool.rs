@@ -30,7 +30,16 @@ pub struct Pool {
     /// Nodes that were taken and are not known to be back. Stored with the pool before a node is told anything, on
     /// the condition that nobody stored something else meanwhile: two operators, or one that reads old news of nodes,
     /// cannot take one node too many.
-    pub taken: BTreeSet<NodeName>,
+    pub taken: BTreeSet<Identity>,
+}
+
+/// A node by its name and by which object of that name it is: one that was removed and came back is another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub name: NodeName,
+    /// The identity of its object.
+    pub uid: String,
 }
 
 /// Most nodes that may be unavailable at once.
@@ -171,6 +180,8 @@ pub enum NodeState {
 pub struct Node {
     /// Its name.
     pub name: NodeName,
+    /// The identity of its object.
+    pub uid: String,
     /// Its labels.
     pub labels: Labels,
     /// When it was made, in any unit that grows.
@@ -191,9 +202,17 @@ pub struct Node {
     pub state: Option<NodeState>,
     /// What it says is wrong.
     pub reason: String,
+    /// Whether it says that it serves no pods before it has taken its configuration: it is new, or was away while the
+    /// cluster moved on.
+    pub waits: bool,
 }
 
 impl Node {
+    /// Which it is.
+    pub fn identity(&self) -> Identity {
+        Identity { name: self.name.clone(), uid: self.uid.clone() }
+    }
+
     /// Whether pods can be put on it.
     pub fn is_ready(&self) -> bool {
         let fine = |condition: Option<Truth>, when: Truth| condition.is_none_or(|is| is == when);
@@ -218,9 +237,10 @@ impl Node {
         matches!(self.state, Some(NodeState::Degraded | NodeState::Unreconcilable))
     }
 
-    /// Whether it is away, or about to be: from the moment it was told something new, whatever the reason.
+    /// Whether it is away, or about to be: from the moment it was told something new, whatever the reason. A node that
+    /// was never told anything is not on its way anywhere.
     pub fn is_unavailable(&self) -> bool {
-        !self.is_ready() || (!self.is_done() && !self.is_failing())
+        !self.is_ready() || (self.desired.is_some() && !self.is_done() && !self.is_failing())
     }
 }
 
@@ -232,10 +252,15 @@ pub(super) mod testing {
         NodeName::new(node).unwrap()
     }
 
+    pub(in crate::rollout) fn identity(node: &str) -> Identity {
+        Identity { name: name(node), uid: format!("uid-{node}") }
+    }
+
     /// A ready node that runs `current` and is told `desired`.
     pub(in crate::rollout) fn node(node: &str, current: &str, desired: &str, state: NodeState) -> Node {
         Node {
             name: name(node),
+            uid: format!("uid-{node}"),
             labels: Labels::default(),
             created: 0,
             ready: Some(Truth::True),
@@ -246,6 +271,7 @@ pub(super) mod testing {
             desired: Some(desired.into()),
             state: Some(state),
             reason: String::new(),
+            waits: false,
         }
     }
 
@@ -377,5 +403,7 @@ mod tests {
             assert_eq!(node.is_unavailable(), unavailable, "{current} {desired} {state:?}");
             assert!(Node { ready: Some(Truth::False), ..node }.is_unavailable());
         }
+        let new = Node { current: None, desired: None, state: None, ..node("a", "", "", Done) };
+        assert!(!new.is_unavailable(), "a new node would hold up its own first configuration");
     }
 }

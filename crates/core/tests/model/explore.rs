@@ -1,0 +1,112 @@
+//! Visits every state a model can reach.
+//!
+//! Breadth first, so that what breaks is reported with one of the shortest ways there. States are remembered by a
+//! 64-bit fingerprint: two states that share one by chance would hide a state, not invent one.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Something that goes from state to state.
+pub(crate) trait Model {
+    /// Where it is.
+    type State: Clone + Eq + Hash;
+    /// What can happen there.
+    type Action: Clone + Debug;
+
+    /// Where it begins.
+    fn begin(&self) -> Self::State;
+    /// What can happen in a state.
+    fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
+    /// Where that leads; an error if it breaks a promise on the way.
+    fn step(&self, state: &Self::State, action: &Self::Action) -> Result<Self::State, String>;
+    /// What must be true of a state in which these can happen.
+    fn holds(&self, state: &Self::State, actions: &[Self::Action]) -> Result<(), String>;
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Different states.
+    pub(crate) states: usize,
+    /// Ways between them.
+    pub(crate) steps: usize,
+    /// The first thing that broke, and the way there.
+    pub(crate) broken: Option<(String, Vec<String>)>,
+}
+
+// Only whether something is in it is asked, never in which order.
+#[expect(clippy::disallowed_types)]
+type Seen = std::collections::HashSet<u64, std::hash::BuildHasherDefault<Straight>>;
+
+/// A fingerprint needs no second hashing.
+#[derive(Default)]
+pub(crate) struct Straight(u64);
+
+impl Hasher for Straight {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only fingerprints are kept")
+    }
+
+    fn write_u64(&mut self, fingerprint: u64) {
+        self.0 = fingerprint;
+    }
+}
+
+fn fingerprint(state: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Visits every state, up to `limit`, or until something breaks.
+pub(crate) fn explore<M: Model>(model: &M, limit: usize) -> Report {
+    let mut seen = Seen::default();
+    // For each state the one it was first reached from, and how.
+    let mut way: Vec<(usize, Option<M::Action>)> = Vec::new();
+    let mut queue = VecDeque::new();
+    let begin = model.begin();
+    seen.insert(fingerprint(&begin));
+    way.push((0, None));
+    let trace = |way: &[(usize, Option<M::Action>)], mut at: usize| {
+        let mut steps = Vec::new();
+        while let (from, Some(action)) = &way[at] {
+            steps.push(format!("{action:?}"));
+            at = *from;
+        }
+        steps.reverse();
+        steps
+    };
+    queue.push_back((0, begin));
+    let mut steps = 0;
+    while let Some((at, state)) = queue.pop_front() {
+        let actions = model.actions(&state);
+        if let Err(broken) = model.holds(&state, &actions) {
+            return Report { states: way.len(), steps, broken: Some((broken, trace(&way, at))) };
+        }
+        for action in actions {
+            steps += 1;
+            match model.step(&state, &action) {
+                Err(broken) => {
+                    let mut trace = trace(&way, at);
+                    trace.push(format!("{action:?}"));
+                    return Report { states: way.len(), steps, broken: Some((broken, trace)) };
+                }
+                Ok(next) if seen.insert(fingerprint(&next)) => {
+                    way.push((at, Some(action)));
+                    queue.push_back((way.len() - 1, next));
+                    assert!(
+                        way.len() <= limit,
+                        "more than {limit} states: the model has grown beyond its time"
+                    );
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    Report { states: way.len(), steps, broken: None }
+}

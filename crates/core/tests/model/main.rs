@@ -1,0 +1,93 @@
+//! Every state a small cluster can reach while its MTU changes, checked against what was promised.
+//!
+//! Each test visits all states of one cluster: how many edits an administrator makes at any time, and what else goes
+//! wrong, is bounded, and when is not. What is tried together is bounded by what two minutes hold; with
+//! `NETFERRY_SOAK` set the same clusters suffer more at once, for an hour.
+
+mod cluster;
+mod explore;
+mod mutants;
+mod promises;
+
+use cluster::{Planner, World};
+use explore::{Report, explore};
+
+/// Three nodes, one administrator with two edits, good weather.
+const UP: World = World {
+    planner: Planner::SHIPPING,
+    network: (1400, 8900),
+    host: (1500, 9000),
+    unattended: false,
+    nodes: 3,
+    edits: 2,
+    power_losses: 0,
+    late_writes: 0,
+    leavings: 0,
+    old_news: false,
+};
+
+const DOWN: World = World { network: (8900, 1400), host: (9000, 1500), ..UP };
+
+fn soak() -> bool {
+    std::env::var_os("NETFERRY_SOAK").is_some()
+}
+
+/// Visits every state; panics with the way to the first that breaks a promise.
+#[track_caller]
+#[expect(clippy::disallowed_macros, reason = "a test tells what it covered")]
+fn keeps_its_promises(world: World, harder: World) {
+    let Report { states, steps, broken } = explore(&if soak() { harder } else { world }, 50_000_000);
+    if let Some((broken, way)) = broken {
+        panic!("{broken}, after {} of {states} states:\n  {}", way.len(), way.join("\n  "));
+    }
+    eprintln!("{states} states, {steps} steps, nothing broken");
+    assert!(states > 1000, "only {states} states: the model is stuck at its beginning");
+}
+
+#[test]
+fn an_increase_keeps_its_promises_whatever_is_edited_when() {
+    keeps_its_promises(World { edits: 3, ..UP }, World { edits: 4, ..UP });
+}
+
+#[test]
+fn a_decrease_keeps_its_promises_whatever_is_edited_when() {
+    keeps_its_promises(World { edits: 3, ..DOWN }, World { edits: 4, ..DOWN });
+}
+
+#[test]
+fn an_unattended_change_keeps_its_promises_when_the_power_fails_anywhere() {
+    let unattended = World { unattended: true, power_losses: 1, ..DOWN };
+    keeps_its_promises(World { edits: 1, ..unattended }, World { power_losses: 2, ..unattended });
+}
+
+#[test]
+fn power_loss_anywhere_breaks_no_promise() {
+    keeps_its_promises(World { power_losses: 1, ..UP }, World { power_losses: 2, edits: 3, ..UP });
+}
+
+#[test]
+fn an_operator_that_dies_and_whose_last_write_comes_late_or_twice_breaks_no_promise() {
+    keeps_its_promises(World { late_writes: 1, ..UP }, World { late_writes: 1, edits: 3, ..UP });
+}
+
+#[test]
+fn old_news_of_nodes_break_no_promise() {
+    let old = World { old_news: true, ..DOWN };
+    keeps_its_promises(
+        World { edits: 1, unattended: true, ..old },
+        World { edits: 2, power_losses: 1, ..old },
+    );
+}
+
+#[test]
+fn a_node_that_joins_at_any_time_breaks_no_promise() {
+    let joining = World { nodes: 2, ..UP };
+    let harder = World { edits: 1, unattended: true, late_writes: 1, power_losses: 1, ..joining };
+    keeps_its_promises(joining, harder);
+}
+
+#[test]
+fn a_node_that_leaves_and_comes_back_at_any_time_breaks_no_promise() {
+    let leaving = World { leavings: 1, edits: 1, unattended: true, ..UP };
+    keeps_its_promises(leaving, World { late_writes: 1, edits: 2, ..leaving });
+}

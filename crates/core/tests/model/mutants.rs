@@ -1,0 +1,101 @@
+//! Planners with one mistake each. A model that does not find them out would not find ours out either.
+
+use netferry_core::mtu::boot::{Admit, Arrival, admit};
+use netferry_core::mtu::plan::{Decision, Facts, decide};
+use netferry_core::mtu::record::{Change, Record, Stage};
+use netferry_core::name::NodeName;
+use netferry_core::rollout::choose::{Choice, choose};
+use netferry_core::rollout::daemon::{self, Named};
+use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool};
+
+use crate::cluster::{Planner, World};
+use crate::explore::explore;
+use crate::{DOWN, UP};
+
+/// The mistake is found, and it is the one that was made.
+#[track_caller]
+fn is_found_out(world: World, promise: &str) {
+    let (broken, way) = explore(&world, 1_000_000).broken.expect("the mistake goes unnoticed");
+    assert!(broken.starts_with(promise), "{broken}, after {way:#?}");
+}
+
+fn early(record: &Record, facts: &Facts) -> Decision {
+    let mut decision = decide(record, facts);
+    if let Some(change @ Change { stage: Stage::Spreading { finish: true }, .. }) = decision.record.change {
+        decision.record = decision.record.with(Some(Change { stage: Stage::Settling, ..change }));
+    }
+    decision
+}
+
+#[test]
+fn a_planner_that_begins_phase_two_early_is_found_out() {
+    let planner = Planner { decide: early, ..Planner::SHIPPING };
+    is_found_out(World { planner, ..UP }, "I3");
+    is_found_out(World { planner, ..DOWN }, "I3");
+}
+
+fn one_phase(record: &Record, facts: &Facts) -> Decision {
+    let mut decision = decide(record, facts);
+    if let Some(change @ Change { stage: Stage::Spreading { .. }, .. }) = decision.record.change {
+        decision.record.change = Some(Change { stage: Stage::Settling, ..change });
+    }
+    decision
+}
+
+#[test]
+fn a_planner_with_one_phase_is_found_out() {
+    is_found_out(World { planner: Planner { decide: one_phase, ..Planner::SHIPPING }, ..UP }, "I3");
+}
+
+fn two_at_once(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+    let pool = Pool { max_unavailable: MaxUnavailable::Number(2), ..pool.clone() };
+    choose(&pool, nodes, operator, held)
+}
+
+#[test]
+fn a_planner_that_takes_two_nodes_at_once_is_found_out() {
+    is_found_out(World { planner: Planner { choose: two_at_once, ..Planner::SHIPPING }, ..UP }, "I2");
+}
+
+fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+    let pool = Pool { taken: std::collections::BTreeSet::new(), ..pool.clone() };
+    choose(&pool, nodes, operator, held)
+}
+
+#[test]
+fn a_planner_that_goes_by_what_it_heard_alone_is_found_out() {
+    let planner = Planner { choose: forgetful, ..Planner::SHIPPING };
+    is_found_out(World { planner, old_news: true, ..UP }, "I2");
+}
+
+fn obedient(facts: &daemon::Facts) -> daemon::Step {
+    let ageless = |named: Option<&Named>| named.map(|named| Named { epoch: 0, ..named.clone() });
+    let (desired, disk) = (ageless(facts.desired), ageless(facts.disk));
+    daemon::decide(&daemon::Facts { desired: desired.as_ref(), disk: disk.as_ref(), ..facts.clone() })
+}
+
+#[test]
+fn a_daemon_that_takes_an_older_configuration_is_found_out() {
+    let planner = Planner { daemon: obedient, ..Planner::SHIPPING };
+    is_found_out(World { planner, late_writes: 1, unattended: true, ..UP }, "I");
+}
+
+fn trusting(arrival: &Arrival) -> Admit {
+    admit(&Arrival { newcomer: false, ..*arrival })
+}
+
+#[test]
+fn an_agent_that_lets_a_newcomer_serve_like_any_other_is_found_out() {
+    let planner = Planner { admit: trusting, ..Planner::SHIPPING };
+    is_found_out(World { planner, leavings: 1, ..UP }, "I3");
+}
+
+fn hasty(arrival: &Arrival) -> Admit {
+    admit(&Arrival { told: false, ..*arrival })
+}
+
+#[test]
+fn an_agent_that_serves_while_it_is_about_to_be_taken_is_found_out() {
+    let planner = Planner { admit: hasty, ..Planner::SHIPPING };
+    is_found_out(World { planner, nodes: 2, ..UP }, "I2");
+}

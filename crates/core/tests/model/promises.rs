@@ -1,0 +1,223 @@
+//! What must be true, whatever happens. The numbers are those of `ARCHITECTURE.md`.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use netferry_core::mtu::boot::{Admit, NotYet};
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport, read};
+use netferry_core::mtu::file::HostFile;
+use netferry_core::mtu::plan::{self, NodeFacts};
+use netferry_core::mtu::record::{Change, Record, Stage};
+use netferry_core::mtu::{Envelope, Mtu};
+
+use crate::cluster::{Action, HEADERS, Machine, NAMES, State, World, mtu};
+use crate::explore::Model;
+
+pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(), String> {
+    everything_sent_fits(state)?;
+    one_away_at_most(state)?;
+    every_disk_boots_into_what_goes_with_the_rest(state)?;
+    there_is_a_way_back(state)?;
+    nonsense_is_nowhere(world, state)?;
+    at_rest_all_have_arrived(world, state, actions)?;
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    // From every state would take too long; from so many it is as good.
+    if hasher.finish().is_multiple_of(997) {
+        it_comes_to_rest_and_can_be_taken_back(world, state)?;
+    }
+    Ok(())
+}
+
+/// I1, of pods, of hosts and of pods' packets wrapped into hosts'.
+fn everything_sent_fits(state: &State) -> Result<(), String> {
+    let serving = |machine: &Machine| Some((machine.serving?, machine.booted?.host));
+    let there: Vec<(usize, Envelope, Envelope)> =
+        state.machines.iter().enumerate().filter_map(|(at, m)| serving(m).map(|(p, h)| (at, p, h))).collect();
+    for (a, pods, host) in &there {
+        let wrapped = pods.sends().bytes() + HEADERS;
+        for (b, other_pods, other_host) in &there {
+            let (a, b) = (&NAMES[*a], &NAMES[*b]);
+            if pods.sends() > other_pods.carries() {
+                return Err(format!(
+                    "I1: pods on {a} ({pods}) send more than pods on {b} ({other_pods}) carry"
+                ));
+            }
+            if host.sends() > other_host.carries() {
+                return Err(format!("I1: host {a} ({host}) sends more than host {b} ({other_host}) carries"));
+            }
+            if wrapped > other_host.carries().bytes() || wrapped > host.sends().bytes() {
+                return Err(format!(
+                    "I1: pods on {a} ({pods}), wrapped, do not fit hosts {host} and {other_host}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// I2.
+fn one_away_at_most(state: &State) -> Result<(), String> {
+    let away: Vec<_> = (0..state.machines.len()).filter(|at| state.machines[*at].taken_away).collect();
+    if away.len() > 1 { Err(format!("I2: {} nodes are away because of us", away.len())) } else { Ok(()) }
+}
+
+/// I4. That a disk holds one configuration whole is the journal's promise, tested there.
+fn every_disk_boots_into_what_goes_with_the_rest(state: &State) -> Result<(), String> {
+    let (anchor, host_anchor) = state.record.anchor();
+    for (at, machine) in state.machines.iter().enumerate() {
+        let (Some(epoch), Some(_), false) = (machine.disk, &machine.object, machine.left) else { continue };
+        let rendering = &state.renderings[epoch as usize];
+        if !rendering.network.holds(anchor) {
+            return Err(format!("I4: {} would boot into {} beside {anchor}", NAMES[at], rendering.network));
+        }
+        let original = machine.saved.map_or(machine.configured.unwrap_or(machine.default), |s| s.original);
+        let own = machine.configured.unwrap_or(machine.default);
+        let host = HostFile::of(rendering).host(original).unwrap_or(Envelope::settled(own));
+        if let Some(anchor) = host_anchor.filter(|anchor| !host.holds(*anchor)) {
+            return Err(format!("I4: the host of {} would boot into {host} beside {anchor}", NAMES[at]));
+        }
+    }
+    Ok(())
+}
+
+fn back(change: &Change) -> [Asked; 2] {
+    let (from, to, machine) =
+        (change.network.from.bytes(), change.network.to.bytes(), change.host.from.bytes());
+    [from, to].map(|start| Asked {
+        mtu: Some(start),
+        migration: Some(AskedChange {
+            network: Some(AskedEnds { from: Some(start), to: Some(from) }),
+            machine: Some(AskedEnds { from: None, to: Some(machine) }),
+        }),
+    })
+}
+
+/// I5: turning back is never refused.
+fn there_is_a_way_back(state: &State) -> Result<(), String> {
+    let Some(change) = state.record.change else { return Ok(()) };
+    let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
+    let accepted = |asked: &Asked| read(&cluster, &state.record, &BTreeMap::new(), asked).is_ok();
+    if back(&change).iter().any(accepted) {
+        Ok(())
+    } else {
+        Err(format!("I5: no way back from {:?}", state.record))
+    }
+}
+
+/// I6: what was refused left no trace.
+fn nonsense_is_nowhere(world: &World, state: &State) -> Result<(), String> {
+    let ends = [mtu(world.network.0), mtu(world.network.1)];
+    let strange =
+        |change: &Change| !ends.contains(&change.network.from) || !ends.contains(&change.network.to);
+    if state.record.change.as_ref().is_some_and(strange) || !ends.contains(&state.record.mtu) {
+        return Err(format!("I6: a refused edit is in force: {:?}", state.record));
+    }
+    Ok(())
+}
+
+/// Whether it happens by itself: without the administrator, the weather or a dead operator's write.
+fn progress(action: &Action) -> bool {
+    match action {
+        Action::Think(_)
+        | Action::Hear
+        | Action::Write
+        | Action::Daemon(..)
+        | Action::CatchUp(_)
+        | Action::Drain(_)
+        | Action::Boot(_)
+        | Action::Agent(_) => true,
+        Action::Edit(_)
+        | Action::Die
+        | Action::LateWrite { .. }
+        | Action::PowerLoss(_)
+        | Action::Join(_)
+        | Action::Leave(_) => false,
+    }
+}
+
+fn facts(state: &State) -> BTreeMap<netferry_core::name::NodeName, NodeFacts> {
+    let objects = state.machines.iter().enumerate().filter_map(|(at, m)| Some((at, m.object.as_ref()?)));
+    objects.map(|(at, object)| (NAMES[at].clone(), World::facts_of(object))).collect()
+}
+
+fn at_rest_all_have_arrived(world: &World, state: &State, actions: &[Action]) -> Result<(), String> {
+    if actions.iter().any(progress) {
+        return Ok(());
+    }
+    // A host that came too late for the change is a person's to raise. Its node says so and serves nothing, and as it
+    // is away no other is taken.
+    let too_small = |at| matches!(world.admit(state, at), Some(Admit::Wait(NotYet::HostTooSmall { .. })));
+    if state.record.change.is_none() && (0..NAMES.len()).any(too_small) {
+        return Ok(());
+    }
+    let missing = plan::missing(&state.record.rendering(), &facts(state));
+    if !missing.is_empty() {
+        return Err(format!("stuck: nothing more happens, and {missing:?} are not there"));
+    }
+    let cordoned = |machine: &Machine| machine.object.as_ref().is_some_and(|object| object.cordoned);
+    if state.machines.iter().any(cordoned) {
+        return Err("stuck: nothing more happens, and a node stays cordoned".into());
+    }
+    match state.record.change.map(|change| change.stage) {
+        Some(Stage::Spreading { finish: true }) => {
+            Err("stuck: phase two was asked for and all are ready".into())
+        }
+        Some(Stage::Spreading { finish: false } | Stage::Settling | Stage::Returning) | None => Ok(()),
+    }
+}
+
+/// Lets everything happen that happens by itself.
+fn rest(world: &World, mut state: State) -> Result<State, String> {
+    for _ in 0..1000 {
+        let Some(action) = world.actions(&state).into_iter().find(progress) else { return Ok(state) };
+        state = world.step(&state, &action)?;
+    }
+    Err("it never comes to rest".into())
+}
+
+/// I5 to its end: from here, undisturbed, everything comes to rest; and asked to go back, it arrives there.
+fn it_comes_to_rest_and_can_be_taken_back(world: &World, state: &State) -> Result<(), String> {
+    let mut state = rest(world, state.clone())?;
+    // Back at once, or back through phase one; then the second edit.
+    let finish = |at: Mtu| Asked { mtu: Some(at.bytes()), migration: None };
+    for _ in 0..4 {
+        let Some(change) = state.record.change else { break };
+        state.spec = match change.stage {
+            Stage::Spreading { .. } if change.back => finish(change.network.to),
+            Stage::Spreading { .. } => back(&change)[0],
+            Stage::Settling => back(&change)[1],
+            Stage::Returning => finish(change.network.from),
+        };
+        state = rest(world, state)?;
+    }
+    let end = state.record.change.is_none();
+    let at = state.record.mtu.bytes();
+    if end && (at == world.network.0 || at == world.network.1) {
+        Ok(())
+    } else {
+        Err(format!("I5: taken back, it ends with {:?}", state.record))
+    }
+}
+
+/// I3, and I1's reason: what every node holds changes only when every node holds both.
+pub(crate) fn advance(_: &World, state: &State, new: &Record) -> Result<(), String> {
+    let began = |record: &Record| matches!(record.change, Some(Change { stage: Stage::Settling, .. }));
+    if !began(new) || began(&state.record) {
+        return Ok(());
+    }
+    let (old_anchor, new_anchor) = (state.record.anchor().0, new.anchor().0);
+    for (at, machine) in state.machines.iter().enumerate().filter(|(_, machine)| machine.object.is_some()) {
+        let runs = [machine.serving, machine.admitted];
+        for envelope in runs.into_iter().flatten() {
+            if !envelope.holds(old_anchor) || !envelope.holds(new_anchor) {
+                return Err(format!("I3: phase two begins while {} serves at {envelope}", NAMES[at]));
+            }
+        }
+        let behind = machine.disk.is_some_and(|epoch| epoch != state.record.epoch);
+        if behind && !machine.left {
+            return Err(format!("I3: phase two begins while {} is not in phase one", NAMES[at]));
+        }
+    }
+    Ok(())
+}
