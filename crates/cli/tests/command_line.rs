@@ -281,9 +281,11 @@ fn every_promise_names_a_test_that_exists() {
     let rows = promises.lines().filter(|l| l.starts_with("| ") && l.ends_with("` |"));
     let mut checked = 0;
     for row in rows {
-        let test = row.trim_end_matches("` |").rsplit('`').next().expect("a name");
-        assert!(text.contains(&format!("fn {test}(")), "no test is called {test}");
-        checked += 1;
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().expect("a column");
+        for test in tests.split(", ").map(|test| test.trim_matches('`')) {
+            assert!(text.contains(&format!("fn {test}(")), "no test is called {test}");
+            checked += 1;
+        }
     }
     assert!(checked > 10, "{checked} promises found");
 }

@@ -47,7 +47,7 @@ async fn client(plane: &RealControlPlane) -> Client {
 }
 
 macro_rules! told_alike {
-    ($($name:ident: $story:ident),* $(,)?) => {$(
+    ($(fn $name:ident() = $story:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             let dir = tempfile::tempdir().expect("a temporary directory");
@@ -64,8 +64,8 @@ macro_rules! told_alike {
 }
 
 told_alike! {
-    a_deployment_lives_alike_on_the_real_controllers: a_deployment_through_its_life,
-    daemons_live_alike_on_the_real_controllers: daemons_follow_the_nodes,
-    pods_go_where_they_may_alike_on_the_real_scheduler: pods_go_where_they_may,
-    endpoints_say_the_same_as_those_of_the_real_controllers: endpoints_say_who_serves,
+    fn a_deployment_lives_alike_on_the_real_controllers() = a_deployment_through_its_life;
+    fn daemons_live_alike_on_the_real_controllers() = daemons_follow_the_nodes;
+    fn pods_go_where_they_may_alike_on_the_real_scheduler() = pods_go_where_they_may;
+    fn endpoints_say_the_same_as_those_of_the_real_controllers() = endpoints_say_who_serves;
 }
