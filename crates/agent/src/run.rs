@@ -62,6 +62,7 @@ struct Agent {
     stores: Stores,
     datapath: Datapath,
     chassis: String,
+    flows: watch::Receiver<bool>,
     requests: Requests,
     outlook: Outlook,
     own: watch::Sender<Option<Node>>,
@@ -84,11 +85,14 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
     let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
     let datapath = config.datapath.unwrap_or_else(switch::datapath);
+    let has_flows = switch::has_flows(&config.paths.ovs_run).await.unwrap_or(false);
+    let (tell_flows, flows) = watch::channel(has_flows);
     let outlook = Outlook::default();
     outlook.forward.send_replace(cluster::forward::read(&config.paths.data));
-    let agent = Agent { config, client, stores, datapath, chassis, requests, outlook, own };
+    let agent = Agent { config, client, stores, datapath, chassis, flows, requests, outlook, own };
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
+    tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
     tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);
@@ -234,7 +238,8 @@ impl Agent {
         let me = self.config.node.clone();
         tracing::info!(node = %me, mtu = %basis.mtu, datapath = ?self.datapath, "keeping the zone");
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
-        let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows: false };
+        let has_flows = *self.flows.borrow();
+        let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows };
         let mut model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
         let own = Own { name: me.clone(), chassis: self.chassis.clone() };
         if let Ok(node) = own.read(&basis.networks, &cache.node(me.as_str())) {
@@ -250,9 +255,20 @@ impl Agent {
             let peers = keeper.know_tunnels(tunnels.clone());
             tasks.spawn(async move { tunnels.keep(peers).await });
         }
+        tasks.spawn(tell(self.flows.clone(), heard.clone()));
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));
         Session { basis, tasks }
+    }
+}
+
+/// Tells the zone whether the switch has flows.
+async fn tell(mut flows: watch::Receiver<bool>, zone: mpsc::Sender<Heard>) {
+    loop {
+        let now = *flows.borrow_and_update();
+        if zone.send(Heard::Flows(now)).await.is_err() || flows.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The node's Open vSwitch: who it is and who moves its packets. Its rows are kept by [`crate::zone`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use netferry_api::annotation::Annotation;
@@ -8,7 +9,17 @@ use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::overlay::names;
 use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::tables::vswitch::OpenVSwitch;
+use netferry_ovs::unixctl::{Control, ControlError};
 use netferry_ovs::{Client, Desired, Owner, SettleError, Wanted};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+const DAEMON: &str = "ovs-vswitchd";
+/// How often a switch without flows is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Between looks for a switch that is away.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Who moves the packets on this host: the kernel where it has Open vSwitch's module, else the switch's own process.
 pub fn datapath() -> Datapath {
@@ -29,4 +40,42 @@ pub async fn identity(switch: &Client, last_known: &Node) -> Result<String, Sett
     switch.settle_part(&Desired::new().with(root), &[], &owner, "netferry agent: an identity").await?;
     tracing::info!(id, "the switch has an identity now");
     Ok(id)
+}
+
+/// Whether the switch has flows on its integration bridge; `None` when it does not answer.
+pub async fn has_flows(run: &Path) -> Option<bool> {
+    let control = Control::find(run, DAEMON).await.ok()?;
+    match control.command("bridge/dump-flows", &[names::INTEGRATION_BRIDGE]).await {
+        // The last table holds what every bridge has by itself.
+        Ok(flows) => Some(flows.lines().any(|flow| !flow.contains("table_id=254"))),
+        Err(ControlError::Refused { .. }) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Follows whether the switch has flows, for as long as anybody listens: none when its process is a new one, until
+/// `ovn-controller` has put some there.
+pub async fn follow_flows(run: PathBuf, has: watch::Sender<bool>) {
+    let tell = |now: bool| {
+        has.send_if_modified(|last| {
+            let differs = *last != now;
+            *last = now;
+            differs
+        });
+    };
+    while !has.is_closed() {
+        if let Ok(control) = Control::find(&run, DAEMON).await
+            && let Ok(mut life) = UnixStream::connect(control.socket()).await
+        {
+            while has_flows(&run).await == Some(false) {
+                tell(false);
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            tell(true);
+            // Nothing is ever said here: it ends with the process.
+            let _ = life.read(&mut [0; 16]).await;
+            tell(false);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }

@@ -38,6 +38,8 @@ pub enum Heard {
     News(Vec<News>),
     /// Where frames for the end of a node's tunnels go.
     Neighbour(NodeName, Option<(IpAddr, Mac)>),
+    /// Whether the switch has flows of an earlier controller.
+    Flows(bool),
     /// Of a kind there are these only, by their fingerprints.
     Only(Kind, HashSet<u64>),
     /// Everything there is was heard by now: what is not known does not exist.
@@ -179,6 +181,7 @@ impl Keeper {
             Heard::News(news) => news.into_iter().for_each(|one| self.model.hear(one)),
             Heard::Neighbour(node, Some(neighbour)) => drop(self.neighbours.insert(node, neighbour)),
             Heard::Neighbour(node, None) => drop(self.neighbours.remove(&node)),
+            Heard::Flows(has_flows) => self.model.hear_flows(has_flows),
             Heard::Only(kind, there) => self.model.retain(kind, |name| there.contains(&fingerprint(name))),
             Heard::Complete => {
                 self.complete = true;
@@ -217,9 +220,6 @@ impl Keeper {
     /// Before everything was heard only the switch is told what follows from the node alone: rows computed from half
     /// of what there is would take the other half's network away.
     async fn turn(&mut self, answers: Vec<Answer>) {
-        if crate::pods::ready::has_management_port(&self.switch.client.snapshot()) {
-            self.model.hear_of_flows();
-        }
         if !self.complete {
             if let Some(zone) = self.model.zone() {
                 let rows = zone.rows_of_switch(self.model.switch());

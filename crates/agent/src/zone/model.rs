@@ -213,14 +213,6 @@ impl Model {
         &self.switch
     }
 
-    /// The datapath has flows of this zone now. That it once had some is never taken back: a controller that restarts
-    /// finds them, whatever it says of its ports meanwhile.
-    pub fn hear_of_flows(&mut self) {
-        if !std::mem::replace(&mut self.switch.has_flows, true) {
-            self.dirty.insert(Part::Node);
-        }
-    }
-
     /// The pods of this node, from all who know of them.
     pub fn local_pods(&self) -> &LocalPods {
         &self.local
@@ -242,6 +234,13 @@ impl Model {
     /// What the host must have to forward this, once the node has a place.
     pub fn host(&self, forward: Forward) -> Option<HostPlan> {
         self.zone().map(|zone| zone.host(None, forward))
+    }
+
+    /// Takes in whether the switch has flows of an earlier controller.
+    pub fn hear_flows(&mut self, has_flows: bool) {
+        if std::mem::replace(&mut self.switch.has_flows, has_flows) != has_flows {
+            self.dirty.insert(Part::Node);
+        }
     }
 
     /// Takes in one thing.

@@ -42,7 +42,8 @@ fn node(n: u8) -> Node {
 }
 
 fn model() -> Model {
-    let facts = SwitchFacts { southbound: "unix:/x".into(), datapath: Datapath::Userspace, has_flows: true };
+    let southbound = "unix:/x".to_owned();
+    let facts = SwitchFacts { southbound, datapath: Datapath::Userspace, has_flows: true };
     Model::new(name(0), networks(), Mtu::new(1400).unwrap(), facts)
 }
 
@@ -316,6 +317,20 @@ fn a_new_list_takes_away_what_it_lacks_of_its_kind_only() {
     assert_eq!(model.cluster().nodes.len(), 2);
     assert_eq!(model.cluster().pods.len(), 1);
     assert_eq!(model.cluster().services.len(), 2);
+}
+
+#[test]
+fn a_switch_that_lost_its_flows_is_told_not_to_wait_for_them() {
+    let mut model = model();
+    model.hear(News::Node(node(0)));
+    model.settle();
+    model.hear_flows(false);
+    let change = model.settle().change;
+    assert_eq!((change.put.len(), change.gone.len()), (1, 0), "{:?}", change.put);
+    let settings = &change.put.switch_settings["Open_vSwitch"];
+    assert_eq!(settings.external_ids["ovn-ofctrl-wait-before-clear"], "0");
+    model.hear_flows(false);
+    assert!(model.settle().change.is_empty());
 }
 
 #[test]

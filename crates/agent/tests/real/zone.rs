@@ -83,6 +83,12 @@ async fn nodes_and_pods_in_the_api_become_rows_of_the_zone() {
             .filter(|installed| installed.contains("true"))
     })
     .await;
+    until("flows to be kept, once there are some", || {
+        world
+            .vsctl(&["get", "open", ".", "external_ids:ovn-ofctrl-wait-before-clear"])
+            .filter(|wait| wait.contains("8000"))
+    })
+    .await;
     until("the sign that pods can be started", || world.paths().cni_config.exists().then_some(())).await;
 }
 
