@@ -58,14 +58,19 @@ fn network(options: &Options) -> Value {
     })
 }
 
-async fn apply(client: &Client, object: Value) -> Result<()> {
+/// Creates an object, or makes it what it shall be.
+pub(super) async fn apply(client: &Client, object: Value) -> Result<()> {
     let object: DynamicObject =
         serde_json::from_value(object).during("reading an object of a new cluster")?;
     let types = object.types.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
     let attempt = format!("creating {} {name}", types.kind);
     let kind = GroupVersionKind::try_from(&types).during(attempt.clone())?;
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
     let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
     loop {
         let params = PatchParams::apply("netferry-lab").force();

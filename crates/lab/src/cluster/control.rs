@@ -10,7 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use netferry_kernel::Namespace;
 
-use super::relay;
+use super::{identity, relay};
 use crate::children::{Children, Place};
 use crate::error::{During, LabError, Result};
 use crate::options::{ControlPlane, Options};
@@ -25,6 +25,13 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(180);
 const HOPELESS_AFTER: u32 = 8;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
+/// Whom our programs are.
+#[derive(Clone, Debug)]
+struct Accounts {
+    operator: Kubeconfig,
+    agent: Kubeconfig,
+}
+
 /// What of the control plane runs.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -37,6 +44,8 @@ pub(super) struct Control {
     pub relay: SocketAddr,
     /// An administrator's kubeconfig for the fabric.
     pub for_nodes: Kubeconfig,
+    /// The operator's and the agents'.
+    accounts: Option<Accounts>,
 }
 
 impl Control {
@@ -59,6 +68,7 @@ impl Control {
             program: options.program.clone(),
             relay,
             for_nodes: Kubeconfig::default(),
+            accounts: None,
         };
         let kubeconfig = match &options.control_plane {
             ControlPlane::Embedded => control.start_embedded(options, address, &addresses).await?,
@@ -123,11 +133,36 @@ impl Control {
         &self.directory
     }
 
+    /// Gives our programs the accounts they are deployed with, where the API server asks for them. The embedded one
+    /// lets everybody do everything.
+    pub(super) async fn give_accounts(&mut self, plane: &ControlPlane) -> Result<()> {
+        let accounts = match plane {
+            ControlPlane::Embedded => {
+                Accounts { operator: self.for_nodes.clone(), agent: self.for_nodes.clone() }
+            }
+            ControlPlane::Kube { .. } => {
+                let client = self.client().await?;
+                identity::deploy(&client).await?;
+                Accounts {
+                    operator: identity::kubeconfig(&client, "netferry-operator", &self.for_nodes).await?,
+                    agent: identity::kubeconfig(&client, "netferry-agent", &self.for_nodes).await?,
+                }
+            }
+        };
+        self.accounts = Some(accounts);
+        Ok(())
+    }
+
+    /// What a node's kubelet and its agent use, once there is both.
+    pub(super) fn for_a_node(&self) -> Option<(Kubeconfig, Kubeconfig)> {
+        Some((self.for_nodes.clone(), self.accounts.as_ref()?.agent.clone()))
+    }
+
     /// Keeps the operator running.
     pub(super) fn start_operator(&mut self) -> Result<()> {
         let kubeconfig = self.directory.join("operator.kubeconfig");
-        let text =
-            serde_json::to_string_pretty(&self.for_nodes).during("writing the operator's kubeconfig")?;
+        let account = self.accounts.as_ref().map_or(&self.for_nodes, |accounts| &accounts.operator);
+        let text = serde_json::to_string_pretty(account).during("writing the operator's kubeconfig")?;
         write_private(&kubeconfig, &text)?;
         let arguments = ["--kubeconfig".to_owned(), kubeconfig.display().to_string(), "operator".to_owned()];
         let program = self.program.clone();

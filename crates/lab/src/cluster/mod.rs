@@ -7,6 +7,7 @@ mod bootstrap;
 mod control;
 mod fabric;
 mod faults;
+mod identity;
 mod kube;
 mod machine;
 mod relay;
@@ -168,10 +169,11 @@ impl Cluster {
         if self.options.control_plane == ControlPlane::Embedded {
             tokio::spawn(crate::controllers::run(client.clone(), Default::default()));
         }
-        if self.options.parts.operator
-            && let Some(control) = self.control.write().await.as_mut()
-        {
-            control.start_operator()?;
+        if let Some(control) = self.control.write().await.as_mut() {
+            control.give_accounts(&self.options.control_plane).await?;
+            if self.options.parts.operator {
+                control.start_operator()?;
+            }
         }
         for number in 1..=self.options.nodes {
             let role = if number == 1 { Role::ControlPlane } else { Role::Worker };
@@ -185,13 +187,9 @@ impl Cluster {
     }
 
     async fn add_node(&self, new: NewNode) -> Result<Name> {
-        let kubeconfig = match self.control.read().await.as_ref() {
-            Some(control) => control.for_nodes.clone(),
-            None => {
-                return Err(LabError::Refused(
-                    "the API server is not there yet; try again in a moment".into(),
-                ));
-            }
+        let kubeconfigs = self.control.read().await.as_ref().and_then(Control::for_a_node);
+        let Some((kubelet, agent)) = kubeconfigs else {
+            return Err(LabError::Refused("the API server is not there yet; try again in a moment".into()));
         };
         let mut nodes = self.nodes();
         let number = (1..).find(|n| nodes.values().all(|node| node.spec.number != *n)).unwrap_or(u16::MAX);
@@ -204,7 +202,8 @@ impl Cluster {
         }
         let spec = Spec::new(&self.options, self.state.node(&name), name.clone(), number, &new);
         disk::make(&spec)?;
-        disk::write_kubeconfig(&spec, &kubeconfig)?;
+        disk::write_kubeconfig(&spec, crate::node::KUBELET, &kubelet)?;
+        disk::write_kubeconfig(&spec, crate::node::AGENT, &agent)?;
         let addresses = self.options.families.node(0, number);
         nodes.insert(name.clone(), Arc::new(Machine::start(spec, addresses, self.rack.clone())));
         Ok(name)

@@ -39,8 +39,9 @@ const FROM_INSTALLATION: [&str; 24] = [
 ];
 
 /// Directories a new disk has.
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 11] = [
     "etc/cni/net.d",
+    "etc/kubernetes",
     "etc/netferry",
     "etc/network/interfaces.d",
     "etc/openvswitch",
@@ -74,10 +75,10 @@ pub(crate) fn make(spec: &Spec) -> Result<()> {
     write("network/interfaces", interfaces(spec))
 }
 
-/// Gives a node the way to the API.
-pub(crate) fn write_kubeconfig(spec: &Spec, kubeconfig: &Kubeconfig) -> Result<()> {
+/// Gives a program of a node the way to the API; the path is the one inside.
+pub(crate) fn write_kubeconfig(spec: &Spec, path: &str, kubeconfig: &Kubeconfig) -> Result<()> {
     let text = serde_json::to_string_pretty(kubeconfig).during("writing a kubeconfig")?;
-    crate::cluster::write_private(&spec.disk().join("etc/netferry/kubeconfig"), &text)
+    crate::cluster::write_private(&spec.disk().join(path.trim_start_matches('/')), &text)
 }
 
 fn hosts(spec: &Spec) -> String {

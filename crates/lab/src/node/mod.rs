@@ -28,7 +28,10 @@ use crate::program::{Program, Service};
 use crate::protocol::Stage;
 
 const IFUP: &str = "/sbin/ifup";
-const KUBECONFIG: &str = "/etc/netferry/kubeconfig";
+/// What the kubelet's stand-in uses.
+pub(crate) const KUBELET: &str = "/etc/kubernetes/kubelet.conf";
+/// What the agent uses.
+pub(crate) const AGENT: &str = "/etc/netferry/kubeconfig";
 /// How long what runs at a shutdown may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// Between two attempts at something a boot cannot go on without.
@@ -134,10 +137,10 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
     stage(Stage::Registering);
     if spec.parts.agent {
         let program = Program::new(spec.program_inside(), "/var/log/netferry/agent.log").named("agent");
-        let arguments = ["--kubeconfig", KUBECONFIG, "agent", "--node", spec.name.as_str()];
+        let arguments = ["--kubeconfig", AGENT, "agent", "--node", spec.name.as_str()];
         services.push(program.args(arguments).env("NODE_NAME", spec.name.as_str()).supervise(children));
     }
-    let kubelet = Kubelet::start(spec, Path::new(KUBECONFIG), children, reporter).await?;
+    let kubelet = Kubelet::start(spec, Path::new(KUBELET), children, reporter).await?;
     obey(&kubelet, reporter).await?;
     shut_down(kubelet, services).await;
     Ok(())
