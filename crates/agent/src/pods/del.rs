@@ -46,7 +46,7 @@ impl Pods {
     }
 
     /// Takes an attachment away, if it is still there when its turn comes.
-    async fn detach(&self, record: &Record) -> Result<(), CniError> {
+    pub(super) async fn detach(&self, record: &Record) -> Result<(), CniError> {
         let _pod = self.0.locks.hold(format!("pod {}", record.pod)).await;
         let now = record::of_container(&self.0.switch.snapshot(), &record.container);
         if !now.iter().any(|now| now.link == record.link) {

@@ -1,4 +1,5 @@
-//! Puts ports of pods back that somebody took off the switch, and says which links pods have.
+//! Puts ports of pods back that somebody took off the switch, takes those off whose links are gone, and says which
+//! links pods have.
 
 use std::collections::BTreeSet;
 
@@ -33,14 +34,21 @@ impl Pods {
         let mut watcher = self.0.switch.watch(&["Interface"]);
         loop {
             let changes = watcher.next().await;
+            let mut suspects = Vec::new();
             for change in &changes {
-                let Some(Ok((Some(old), new))) = change.typed::<Interface>() else { continue };
+                let Some(Ok((old, new))) = change.typed::<Interface>() else { continue };
+                // The first batch has them all: what was there before this agent, and perhaps before this boot.
+                suspects.extend(
+                    new.as_ref().filter(|new| old.is_none() || is_broken(new)).and_then(Record::read),
+                );
+                let Some(old) = old else { continue };
                 let Some(record) = Record::read(&old) else { continue };
                 if new.is_some_and(|new| said(&new) == said(&old)) {
                     continue;
                 }
                 self.put_back(&old, &record).await;
             }
+            futures::future::join_all(suspects.iter().map(|record| self.bury(record))).await;
             let now = record::all(&self.0.switch.snapshot());
             let now: BTreeSet<IfName> =
                 now.into_iter().filter_map(|record| IfName::new(record.link).ok()).collect();
@@ -49,6 +57,25 @@ impl Pods {
                 *links = now;
                 differs
             });
+        }
+    }
+
+    /// Takes an attachment away whose link is gone: its container is, or the host was started anew. The database keeps
+    /// rows across that, and their addresses would be nobody's and never free.
+    async fn bury(&self, record: &Record) {
+        let Ok(link) = IfName::new(record.link.clone()) else { return };
+        let gone = || matches!(self.0.kernel.links().named(&link), Ok(None));
+        if !gone() {
+            return;
+        }
+        // Somebody is at it: it is theirs to say what becomes of it.
+        let Some(_container) = self.0.locks.try_hold(super::del::key_of(&link)) else { return };
+        if !gone() {
+            return;
+        }
+        tracing::info!(pod = %record.pod, %link, "a pod's link is gone; taking its port off the switch");
+        if let Err(error) = self.detach(record).await {
+            tracing::warn!(pod = %record.pod, %error, "taking the port of a link that is gone off the switch");
         }
     }
 
@@ -86,6 +113,11 @@ impl Pods {
             }
         }
     }
+}
+
+/// Whether the switch says something that it also says of a link that is gone.
+fn is_broken(interface: &Interface) -> bool {
+    interface.error.is_some() || interface.ofport == Some(-1) || interface.ifindex == Some(0)
 }
 
 fn said(interface: &Interface) -> Strings {

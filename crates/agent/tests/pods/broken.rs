@@ -62,7 +62,7 @@ async fn a_check_finds_every_single_thing_that_is_not_as_it_was_made() {
             "the route to 0.0.0.0/0 has no MTU, not MTU 1300",
         ),
         ("ip link set eth0 down", "eth0 is switched off"),
-        ("ip link del eth0", "eth0 is gone"),
+        ("ip link set eth0 down; ip link set eth0 name eth7", "eth0 is gone"),
     ] {
         let result = a.add().await;
         assert_eq!(a.check(&result).await, Ok(Value::Null), "before {breaks}");
@@ -135,6 +135,35 @@ async fn a_port_taken_off_the_switch_by_hand_comes_back() {
     b.del().await;
     assert!(world.claims("b").is_empty(), "what we take off stays off");
     node::in_time("the links are told", links.wait_for(|links| !links.contains(&link))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_whose_link_is_gone_is_taken_off_and_its_address_is_free_again() {
+    let mut world = World::with(Plan { v4: "10.244.1.0/29", v6: None, ..Plan::default() }).await;
+    let mut held = Vec::new();
+    for name in ["a", "b", "c"] {
+        let sandbox = world.sandbox(name, &world.pod(name).await);
+        sandbox.add().await;
+        held.push(sandbox);
+    }
+    let [a, b, _] = &held[..] else { unreachable!() };
+    let gone =
+        |world: &World, name: &str| world.claims(name).is_empty() && world.logical_port(name).is_none();
+    // while somebody looks
+    node::run(&a.kernel, "ip link del eth0");
+    node::until("the port of a", || gone(&world, "a")).await;
+    // while nobody does, as in a power cut
+    world.agent = None;
+    node::run(&b.kernel, "ip link del eth0");
+    world.start_agent();
+    node::until("the port of b", || gone(&world, "b")).await;
+    assert_eq!(world.claims("c").len(), 1, "the others stay");
+    for name in ["a", "b"] {
+        world.api().delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+    let sandbox = world.sandbox("d", &world.pod("d").await);
+    sandbox.add().await;
+    a.del().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
