@@ -111,6 +111,20 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     network || host || file.target.is_some_and(|target| target != booted.own)
 }
 
+/// Whether a managed file may change on a running node without a restart, as far as sizes go: what
+/// [`crate::rollout::daemon::needs_restart`] asks. Of files that are not ours nothing is known.
+pub fn quiet(booted: &Booted, path: &str, new: Option<&[u8]>) -> bool {
+    if path != super::file::PATH {
+        return false;
+    }
+    let file = match new {
+        None => Ok(HostFile::default()),
+        Some(bytes) => HostFile::parse(&String::from_utf8_lossy(bytes)),
+    };
+    // What cannot be read is left to the boot to refuse.
+    file.is_ok_and(|file| !needs_restart(booted, &file))
+}
+
 /// What a node takes over from a file without a restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CatchUp {
@@ -373,6 +387,13 @@ mod tests {
         assert_eq!(catch_up(&settled, &ended), Some(CatchUp { booted: caught_up, forget: true }));
         assert_eq!(catch_up(&caught_up, &ended), None);
         assert_eq!(catch_up(&spanning, &file(2, Stage::Settling)), None, "not what needs a restart");
+        let text = |file: HostFile| file.to_string().into_bytes();
+        assert!(quiet(&settled, crate::mtu::file::PATH, Some(&text(ended))));
+        assert!(quiet(&settled, crate::mtu::file::PATH, None));
+        assert!(!quiet(&spanning, crate::mtu::file::PATH, Some(&text(ended))));
+        assert!(!quiet(&spanning, crate::mtu::file::PATH, None), "pins go only with a boot");
+        assert!(!quiet(&settled, crate::mtu::file::PATH, Some(b"MTU=x")));
+        assert!(!quiet(&settled, "/etc/other", Some(&text(ended))));
         let again = CatchUp { booted: Booted { epoch: 5, ..spanning }, forget: false };
         assert_eq!(catch_up(&spanning, &file(5, spreading)), Some(again));
     }

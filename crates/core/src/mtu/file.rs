@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::record::{HostRendering, Rendering};
 use super::{Envelope, Mtu};
+use crate::rollout::config::{File, MachineConfig, Spec};
 
 /// Where the file is.
 pub const PATH: &str = "/etc/cno/mtu-migration/config";
@@ -144,6 +145,19 @@ impl HostFile {
     }
 }
 
+/// The machine configuration that brings a class of nodes the file.
+pub fn machine_config(role: &str, rendering: &Rendering) -> MachineConfig {
+    let contents = HostFile::of(rendering).to_string().into_bytes();
+    let file = File { path: PATH.into(), mode: File::DEFAULT_MODE, contents };
+    MachineConfig {
+        // Late in the alphabet: a configuration of somebody's own does not override it by accident.
+        name: format!("98-{role}-netferry-mtu"),
+        role: role.to_owned(),
+        spec: Spec { files: vec![file], ..Spec::default() },
+        epoch: rendering.epoch,
+    }
+}
+
 fn ordered(
     (larger, sends): (&'static str, Option<Mtu>),
     (smaller, carries): (&'static str, Option<Mtu>),
@@ -212,6 +226,19 @@ mod tests {
         ] {
             assert_eq!(written(&record), text);
         }
+    }
+
+    #[test]
+    fn a_change_of_the_pods_size_alone_is_another_configuration_and_so_is_another_epoch() {
+        let named = |record: &Record| {
+            let config = machine_config("worker", &record.rendering());
+            crate::rollout::merge::merge("worker", &[config]).unwrap()
+        };
+        let record = Record::settled(mtu(1400));
+        assert_ne!(named(&record).name, named(&Record::settled(mtu(1300))).name);
+        let later = named(&Record { epoch: 3, ..record });
+        assert_ne!(named(&record).name, later.name);
+        assert_eq!(later.epoch, 3);
     }
 
     #[test]

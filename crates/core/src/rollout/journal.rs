@@ -8,7 +8,7 @@
 //! Everything here is a list of operations for the daemon to carry out. A crash after any of them, with whatever was
 //! not yet synchronised lost or not, is mended by [`recover`] before anything reads the files again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::layout::{Entry, Layout, UNITS};
@@ -309,9 +309,6 @@ pub fn recover(intent: Option<&Intent>, current: Option<&str>, present: impl Fn(
         None => Vec::new(),
     }
 }
-
-/// What is on a disk, for tests and simulations: every path with what is there.
-pub type Contents = BTreeMap<String, Entry>;
 
 #[cfg(test)]
 #[path = "journal_tests.rs"]

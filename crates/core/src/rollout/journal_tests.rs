@@ -180,7 +180,7 @@ impl Disk {
         Disk { files, names, dirs: self.dirs.clone(), durable, pending: Vec::new(), room: self.room }
     }
 
-    fn contents(&self) -> (Contents, BTreeSet<String>) {
+    fn contents(&self) -> (Layout, BTreeSet<String>) {
         let names = self.names.iter().map(|(name, file)| (name.clone(), self.files[*file].0.clone()));
         (names.collect(), self.dirs.clone())
     }

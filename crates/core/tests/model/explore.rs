@@ -110,3 +110,26 @@ pub(crate) fn explore<M: Model>(model: &M, limit: usize) -> Report {
     }
     Report { states: way.len(), steps, broken: None }
 }
+
+/// Walks at random from the beginning, so that more can happen at once than every order of it could be visited in.
+///
+/// The same seed walks the same way. Returns how many steps it took.
+pub(crate) fn walk<M: Model>(model: &M, seed: u64, most: usize) -> Result<usize, (String, Vec<String>)> {
+    let mut state = model.begin();
+    let mut way = Vec::new();
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for taken in 0..most {
+        let actions = model.actions(&state);
+        model.holds(&state, &actions).map_err(|broken| (broken, way.clone()))?;
+        if actions.is_empty() {
+            return Ok(taken);
+        }
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let action = &actions[(random >> 16) as usize % actions.len()];
+        way.push(format!("{action:?}"));
+        state = model.step(&state, action).map_err(|broken| (broken, way.clone()))?;
+    }
+    Ok(most)
+}

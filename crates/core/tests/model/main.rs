@@ -10,7 +10,7 @@ mod mutants;
 mod promises;
 
 use cluster::{Planner, World};
-use explore::{Report, explore};
+use explore::{Report, explore, walk};
 
 /// Three nodes, one administrator with two edits, good weather.
 const UP: World = World {
@@ -90,4 +90,28 @@ fn a_node_that_joins_at_any_time_breaks_no_promise() {
 fn a_node_that_leaves_and_comes_back_at_any_time_breaks_no_promise() {
     let leaving = World { leavings: 1, edits: 1, unattended: true, ..UP };
     keeps_its_promises(leaving, World { late_writes: 1, edits: 2, ..leaving });
+}
+
+/// More at once than every order of it could be visited in: all weather, many edits, by chance.
+#[test]
+fn no_promise_is_broken_on_random_walks_through_everything_at_once() {
+    let (walks, most) = if soak() { (100_000, 400) } else { (2_000, 300) };
+    for seed in 0..walks {
+        // As tight as works on hosts at 1500, which nobody could choose in a change.
+        let tight = World { network: (1442, 8900), ..UP };
+        let direction = [UP, DOWN, tight][seed as usize % 3];
+        let world = World {
+            nodes: 1 + (seed as usize / 2) % 3,
+            unattended: seed % 4 == 0,
+            old_news: false,
+            edits: 8,
+            power_losses: 8,
+            late_writes: 4,
+            leavings: 3,
+            ..direction
+        };
+        if let Err((broken, way)) = walk(&world, seed, most) {
+            panic!("seed {seed}: {broken}, after\n  {}", way.join("\n  "));
+        }
+    }
 }

@@ -123,7 +123,10 @@ fn with(
     let machine_to = keep(cluster.in_range(Field::MachineTo, host_to));
     let budget = cluster.plugin.budget();
     let needs = u64::from(to) + u64::from(budget);
-    if needs > u64::from(host_to) {
+    // Where the cluster came from it may go back to, though nobody could choose it anew.
+    let back = matches!(record.change, Some(Change { network, host, .. })
+        if to == network.from.bytes() && host_to == host.from.bytes());
+    if needs > u64::from(host_to) && !back {
         refusals.push(Refusal::MachineTooSmall { asked: host_to, network: to, budget, needs });
     }
     let (Some(to), Some(host_to), true) = (network_to, machine_to, refusals.is_empty()) else {
@@ -148,7 +151,7 @@ fn start(
 ) -> Result<Change, Refusal> {
     let host_from = match asked_from {
         Some(asked) => asked?,
-        None => common(hosts, host_to)?,
+        None => common(hosts)?,
     };
     let elsewhere = hosts.iter().filter_map(|(node, mtu)| mtu.map(|mtu| (node.clone(), mtu)));
     let elsewhere: Vec<_> = elsewhere.filter(|(_, mtu)| *mtu != host_from && *mtu != host_to).collect();
@@ -159,15 +162,16 @@ fn start(
     Ok(Change { network, host, stage: Stage::Spreading { finish: false }, back: false })
 }
 
-/// The size all hosts share; of a cluster without nodes, the one they will be taken to.
-fn common(hosts: &Hosts, host_to: Mtu) -> Result<Mtu, Refusal> {
+/// The size all hosts share. That of a cluster without nodes is not known: an API that answers with none does not make
+/// it so.
+fn common(hosts: &Hosts) -> Result<Mtu, Refusal> {
     let silent: Vec<_> =
         hosts.iter().filter(|(_, mtu)| mtu.is_none()).map(|(node, _)| node.clone()).collect();
-    if !silent.is_empty() {
-        return Err(Refusal::HostUnknown(silent));
-    }
     let mut sizes = hosts.values().flatten();
-    let Some(first) = sizes.next() else { return Ok(host_to) };
+    let first = match sizes.next() {
+        Some(first) if silent.is_empty() => first,
+        _ => return Err(Refusal::HostUnknown(silent)),
+    };
     if sizes.all(|mtu| mtu == first) {
         return Ok(*first);
     }

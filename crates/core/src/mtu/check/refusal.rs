@@ -128,8 +128,8 @@ pub enum Refusal {
     },
     /// It is not known where the hosts are.
     #[error(
-        "{} have not reported the MTU of their hosts yet; wait for them, or say it in {}",
-        nodes(.0), Field::MachineFrom
+        "it is not known yet what MTU hosts run at ({}); wait, or say it in {}",
+        silent(.0), Field::MachineFrom
     )]
     HostUnknown(Vec<NodeName>),
     /// Hosts run at different sizes, so there is no one size to come from.
@@ -266,8 +266,12 @@ fn list(fields: &[Field]) -> String {
     fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn nodes(nodes: &[NodeName]) -> String {
-    nodes.iter().map(NodeName::to_string).collect::<Vec<_>>().join(", ")
+fn silent(nodes: &[NodeName]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeName::to_string).collect();
+    match names.as_slice() {
+        [] => "there are no nodes".into(),
+        names => format!("not reported by {}", names.join(", ")),
+    }
 }
 
 fn each(nodes: &[(NodeName, Mtu)]) -> String {

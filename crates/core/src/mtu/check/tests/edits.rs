@@ -72,6 +72,19 @@ fn from_here_to_here_cancels_in_phase_one() {
     assert_eq!(record.rendering().network, crate::mtu::Envelope::settled(mtu(1400)));
 }
 
+/// 1442 works on hosts at 1500 and may have been installed; nobody may choose it in a change.
+#[test]
+fn a_cluster_may_go_back_to_where_it_came_from_though_nobody_could_choose_it() {
+    let tight = Record::settled(mtu(1442));
+    let record = after(&tight, &change(1442, 8900, 9000));
+    for back in [change(1442, 1442, 1500), change(8900, 1442, 1500)] {
+        assert_eq!(after(&record, &back).change.map(|c| c.stage), Some(Stage::Returning));
+    }
+    let settling = record.with(record.change.map(|change| Change { stage: Stage::Settling, ..change }));
+    assert_eq!(spreading(&after(&settling, &change(8900, 1442, 1500))), (8900, 1442, 9000, 1500));
+    assert!(read_on(&Record::settled(mtu(8900)), &change(8900, 1442, 1500)).is_err());
+}
+
 #[test]
 fn the_reverse_cancels_in_phase_one() {
     assert_eq!(
@@ -178,7 +191,12 @@ fn where_the_hosts_come_from_must_be_known() {
     };
     let ends = |from| Ends { from: mtu(from), to: mtu(9000) };
     assert_eq!(read(&hosts(&[("a", 1500), ("b", 1500)]), None), Ok(ends(1500)));
-    assert_eq!(read(&Hosts::new(), None), Ok(ends(9000)));
+    assert_eq!(
+        read(&Hosts::new(), None).unwrap_err(),
+        [
+            "it is not known yet what MTU hosts run at (there are no nodes); wait, or say it in spec.migration.mtu.machine.from"
+        ]
+    );
     assert_eq!(read(&hosts(&[("a", 1500), ("b", 9000)]), Some(1500)), Ok(ends(1500)));
     assert_eq!(
         read(&hosts(&[("a", 1500), ("b", 9000)]), None).unwrap_err(),
@@ -193,7 +211,7 @@ fn where_the_hosts_come_from_must_be_known() {
     assert_eq!(
         read(&Hosts::from([(node("a"), None)]), None).unwrap_err(),
         [
-            "a have not reported the MTU of their hosts yet; wait for them, or say it in spec.migration.mtu.machine.from"
+            "it is not known yet what MTU hosts run at (not reported by a); wait, or say it in spec.migration.mtu.machine.from"
         ]
     );
     assert_eq!(read(&Hosts::from([(node("a"), None)]), Some(1500)), Ok(ends(1500)));
