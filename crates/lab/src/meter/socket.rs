@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -16,6 +16,9 @@ use rustix::net::sockopt as net;
 
 /// Two seconds of a thousand full-size packets per second, as the kernel counts them.
 const ROOM: usize = 8 << 20;
+
+/// No program takes longer to start.
+const HELD_FOR: Duration = Duration::from_secs(2);
 
 /// What came in.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +66,18 @@ pub(super) fn tcp(bind: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// Listens. A program that is being started somewhere in this process holds whatever was open, and thereby a port that
+/// was given back just now, until it has become another program: such a port is waited for.
 pub(super) fn listen(at: SocketAddr) -> Result<OwnedFd, Errno> {
-    let socket = tcp(at)?;
-    socket::listen(&socket, Backlog::MAXALLOWABLE)?;
-    Ok(socket)
+    let end = Instant::now() + HELD_FOR;
+    loop {
+        let listening =
+            tcp(at).and_then(|socket| socket::listen(&socket, Backlog::MAXALLOWABLE).map(|()| socket));
+        match listening {
+            Err(Errno::EADDRINUSE) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            done => return done,
+        }
+    }
 }
 
 pub(super) fn connect(socket: &OwnedFd, to: SocketAddr) -> Result<(), Errno> {

@@ -29,7 +29,8 @@ pub(crate) async fn a_deployment_through_its_life(crew: &Crew) -> Told {
 
     crew.deploy("web", 3, "one", json!({})).await;
     crew.until_ready("web", 3).await;
-    told.push(format!("shrunk to one each: {:?}", crew.spread("web").await));
+    // Which three stay is not told: the real controller ranks pods of equally full nodes by the second they got ready.
+    told.push(format!("shrunk to {}", crew.spread("web").await.values().sum::<usize>()));
     crew.until("three endpoints", async || (crew.endpoints("web").await.len() == 3).then_some(())).await;
 
     crew.deploy("web", 3, "two", json!({})).await;
