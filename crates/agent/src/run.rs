@@ -205,7 +205,9 @@ impl Agent {
         let (state, seen) = watch::channel(host::State::default());
         tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
         if let Some(bridge) = bridge {
-            tasks.spawn(host_init::keep(Arc::clone(kernel), bridge.clone()));
+            let (run, datapath) = (self.config.paths.run.clone(), self.datapath);
+            let done = host_init::Done { run, datapath, bridge: bridge.clone() };
+            tasks.spawn(host_init::keep(Arc::clone(kernel), self.stores.switch.clone(), done));
         }
         seen
     }

@@ -8,8 +8,8 @@ use netferry_kernel::{IfName, Mac};
 use netferry_ovs::tables::vswitch::{self, Bridge, Interface, OpenVSwitch, Port};
 use netferry_ovs::transaction::Mutation;
 use netferry_ovs::{
-    CallError, Client, Desired, Hold, Options, Owner, Remote, SettleError, Snapshot, Spec, Table,
-    Transaction, Wanted,
+    CallError, Change, Client, Desired, Hold, Options, Owner, Remote, SettleError, Snapshot, Spec, Table,
+    Transaction, Wanted, Watcher,
 };
 
 /// Set by OVN on an interface whose port is in the datapath.
@@ -47,8 +47,12 @@ impl Switch {
             .table::<Bridge>()
             .table::<Port>()
             .table::<Interface>();
-        let client = Client::connect(spec, vec![remote], Options::default()).await?;
-        Ok(Switch { client, owner: Owner::new(names::MARK.0, OWNER, names::ID) })
+        Ok(Switch::over(Client::connect(spec, vec![remote], Options::default()).await?))
+    }
+
+    /// Over a connection that is there.
+    pub(super) fn over(client: Client) -> Switch {
+        Switch { client, owner: Owner::new(names::MARK.0, OWNER, names::ID) }
     }
 
     /// Makes the rows, in one transaction.
@@ -104,6 +108,26 @@ impl Switch {
     }
 }
 
+/// Returns when a row of one of these names has changed; the first time at once.
+pub(super) async fn changed(watcher: &mut Watcher, names: &[&str]) {
+    loop {
+        let changes = watcher.next().await;
+        let concerned = |change: &Change| {
+            concerns::<Bridge>(change, names, |row| &row.name)
+                || concerns::<Port>(change, names, |row| &row.name)
+                || concerns::<Interface>(change, names, |row| &row.name)
+        };
+        if changes.iter().any(concerned) {
+            return;
+        }
+    }
+}
+
+fn concerns<T: Table>(change: &Change, names: &[&str], name: impl Fn(&T) -> &str) -> bool {
+    let Some(Ok((old, new))) = change.typed::<T>() else { return false };
+    [old, new].iter().flatten().any(|row| names.contains(&name(row)))
+}
+
 fn desired(plan: &Plan<'_>) -> Desired {
     let bridge = plan.bridge.as_str();
     // The agent's and the controller's ports hang on this bridge too, so its columns are shared.
@@ -143,6 +167,8 @@ pub(super) struct Found {
     pub(super) foreign: bool,
     /// The hardware address it was given.
     pub(super) mac: Option<Mac>,
+    /// The largest packet it was given.
+    pub(super) mtu: Option<u32>,
     /// The link that is its way out.
     pub(super) uplink: Option<IfName>,
     /// Links that exist only because the switch made them.
@@ -159,6 +185,10 @@ pub(super) fn find(rows: &Snapshot, bridge: &IfName) -> Found {
     Found {
         foreign: row.as_ref().is_some_and(|row| !ours(&row.external_ids)),
         mac: row.as_ref().and_then(|row| row.other_config.get(HWADDR)?.parse().ok()),
+        mtu: interfaces
+            .iter()
+            .find(|i| i.name == bridge.as_str())
+            .and_then(|i| u32::try_from(i.mtu_request?).ok()),
         uplink: interfaces
             .iter()
             .find(|i| ours(&i.external_ids) && i.kind.is_empty())

@@ -5,27 +5,41 @@
 //! given back what it had.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::address::Address;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::{Kind, LOCAL, Route};
 use netferry_kernel::{Changes, Event, IfName, Kernel, Objects, Result, Topics, Watch};
+use netferry_ovs::Client;
 
-use super::record::BridgeRecord;
+use super::bridge::{self, Plan, Switch};
+use super::record::{BridgeRecord, Record};
 use super::{announce, hand_over, transfer};
 
 /// After something the kernel refused. Long enough for it to be over, short enough for nobody to notice.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Keeps what host-init did at this boot, for as long as it is run.
-pub async fn keep(kernel: Arc<Kernel>, done: BridgeRecord) {
-    let names =
-        IfName::new(done.name.clone()).and_then(|bridge| Ok((bridge, IfName::new(done.uplink.clone())?)));
-    let (bridge, uplink) = match names {
-        Ok(names) => names,
-        Err(error) => {
+/// What host-init did at this boot, and what it did it with.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Where it was written down. Once it is not there any more it is being undone, and nothing is put back.
+    pub run: PathBuf,
+    /// Who moves packets.
+    pub datapath: Datapath,
+    /// The bridge.
+    pub bridge: BridgeRecord,
+}
+
+/// Keeps what host-init did, for as long as it is run: the rows of the switch, and what is on the links.
+pub async fn keep(kernel: Arc<Kernel>, switch: Client, done: Done) {
+    let name = |name: &str| IfName::new(name.to_owned());
+    let (bridge, uplink) = match (name(&done.bridge.name), name(&done.bridge.uplink)) {
+        (Ok(bridge), Ok(uplink)) => (bridge, uplink),
+        (Err(error), _) | (_, Err(error)) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "what host-init wrote down makes no sense"
@@ -33,16 +47,51 @@ pub async fn keep(kernel: Arc<Kernel>, done: BridgeRecord) {
             return;
         }
     };
-    loop {
-        let Err(error) = follow(&kernel, &bridge, &uplink).await;
-        tracing::warn!(error = &error as &dyn std::error::Error, "listening to the kernel");
-        tokio::time::sleep(PAUSE).await;
+    let links = async {
+        loop {
+            let Err(error) = follow(&kernel, &bridge, &uplink, || done.stands()).await;
+            tracing::warn!(error = &error as &dyn std::error::Error, "listening to the kernel");
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let switch = Switch::over(switch);
+    tokio::join!(links, keep_rows(&switch, &bridge, &uplink, &done));
+}
+
+impl Done {
+    /// Is it not being undone?
+    fn stands(&self) -> bool {
+        matches!(Record::read(&self.run), Ok(Some(record)) if record.bridge.is_some())
     }
 }
 
-/// Follows what happens to the two links. Never ends by itself; an error is one of listening, upon which the caller
-/// begins again.
-pub async fn follow(kernel: &Kernel, bridge: &IfName, uplink: &IfName) -> Result<Infallible> {
+/// Puts rows back that somebody took out of the switch's database: without them the node is cut off.
+async fn keep_rows(switch: &Switch, bridge: &IfName, uplink: &IfName, done: &Done) -> Infallible {
+    let mut watcher = switch.client.watch(&["Bridge", "Port", "Interface"]);
+    loop {
+        bridge::changed(&mut watcher, &[bridge.as_str(), uplink.as_str()]).await;
+        let found = bridge::find(&switch.client.snapshot(), bridge);
+        let Some(mac) = found.mac.or_else(|| done.bridge.mac.parse().ok()).filter(|_| done.stands()) else {
+            continue;
+        };
+        let mtu = found.mtu.unwrap_or(done.bridge.mtu);
+        let plan = Plan { bridge, mac, mtu, datapath: done.datapath, uplink: Some(uplink) };
+        while let Err(error) = switch.settle(&plan).await {
+            let error = &error as &(dyn std::error::Error + Send + Sync);
+            tracing::warn!(%bridge, error = error as &dyn std::error::Error, "keeping the uplink's bridge");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Follows what happens to the two links, for as long as what host-init did `stands`. Never ends by itself; an error is
+/// one of listening, upon which the caller begins again.
+pub async fn follow(
+    kernel: &Kernel,
+    bridge: &IfName,
+    uplink: &IfName,
+    stands: impl Fn() -> bool,
+) -> Result<Infallible> {
     let topics = Topics { rules: false, neighbours: false, settings: false, nft: false, ..Topics::ALL };
     let mut watch = Watch::open(kernel, topics)?;
     let mut known = Known::default();
@@ -54,7 +103,7 @@ pub async fn follow(kernel: &Kernel, bridge: &IfName, uplink: &IfName) -> Result
         events.extend(watch.ready()?);
         known.fell |= events.iter().any(|event| falls(event, bridge));
         let concerned = events.drain(..).any(|event| known.concerned(&event, bridge, uplink));
-        if !concerned {
+        if !concerned || !stands() {
             continue;
         }
         match known.put_right(kernel, bridge, uplink) {

@@ -37,7 +37,7 @@ use tokio::time::timeout;
 
 use crate::host::guard;
 use bridge::{Found, Plan, Switch};
-pub use follow::{follow, keep};
+pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
 pub use uplink::{NoUplink, Sight, choose};
 
@@ -256,6 +256,8 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     if found.foreign {
         return Err(InitError::Foreign { bridge: name.clone() });
     }
+    // First of all: an agent that runs keeps what is written down.
+    Record::remove(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })?;
     let link = |name: &IfName| tell(kernel.links().named(name), || format!("looking for link {name}"));
     let uplink = found.uplink.as_ref().map(link).transpose()?.flatten();
     if let (Some(bridge), Some(uplink)) = (link(name)?, &uplink) {
@@ -275,7 +277,7 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     waited(&switch, name, options.patience).await?;
     step("removing what else of ours is in the kernel");
     tell(crate::host::withdraw(kernel), || "removing what is ours".to_owned())?;
-    Record::remove(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })
+    Ok(())
 }
 
 async fn connect(options: &Options) -> Result<Switch, InitError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use netferry_agent::host::guard;
-use netferry_agent::host_init::{InitError, Options, Record, follow, prepare, undo};
+use netferry_agent::host_init::{Done, InitError, Options, Record, keep, prepare, undo};
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;
 
@@ -239,11 +239,7 @@ async fn a_switch_that_does_not_answer_is_named_in_time() {
 async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
     let wire = wired();
     let mut switch = Switch::start(&wire.host).await;
-    prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
-    let following = tokio::spawn({
-        let host = Arc::clone(&wire.host);
-        async move { follow(&host, &name("br-ex"), &name("eth0")).await }
-    });
+    let following = keeping(&wire, &switch).await;
     run(&wire.host, "ip addr add 172.30.0.9/16 brd + dev eth0");
     until("the new address on the bridge", || {
         configuration(&wire.host, "br-ex").iter().any(|line| line.contains("172.30.0.9/16"))
@@ -304,4 +300,47 @@ async fn a_stream_of_datagrams_hardly_notices_the_move() {
     assert!(received > 10, "{received} came through");
     // each that is lost stands for a tenth of a second
     assert!(lost <= 10, "{lost} were lost");
+}
+
+/// Prepares the host, and keeps it as an agent does.
+async fn keeping(wire: &Wire, switch: &Switch) -> tokio::task::JoinHandle<()> {
+    let record = prepare(&wire.host, &options(switch), |_| ()).await.unwrap();
+    let bridge = record.bridge.unwrap();
+    let done = Done { run: run_directory(switch), datapath: Datapath::Userspace, bridge };
+    tokio::spawn(keep(Arc::clone(&wire.host), switch.client().await, done))
+}
+
+#[tokio::test]
+async fn a_bridge_or_port_that_somebody_removed_comes_back_with_everything_on_it() {
+    let wire = wired();
+    let switch = Switch::start(&wire.host).await;
+    let before = configuration(&wire.host, "eth0");
+    let keeping = keeping(&wire, &switch).await;
+    until("the bridge to be known", || configuration(&wire.host, "br-ex") == before).await;
+    for sabotage in ["del-port br-ex eth0", "del-br br-ex", "--no-wait clear bridge br-ex other_config"] {
+        let rows = || switch.vsctl("--no-wait show");
+        let complete = rows();
+        switch.vsctl(sabotage);
+        let same = |a: &str, b: &str| {
+            let sorted = |text: &str| -> Vec<String> {
+                let mut lines: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            sorted(a) == sorted(b)
+        };
+        until(&format!("after {sabotage}, the rows"), || same(&rows(), &complete)).await;
+        until(&format!("after {sabotage}, everything"), || {
+            wire.host.links().named(&name("br-ex")).unwrap().is_some()
+                && configuration(&wire.host, "br-ex") == before
+        })
+        .await;
+        talk(&wire);
+    }
+    // What is undone on purpose stays undone.
+    undo(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_eq!(configuration(&wire.host, "eth0"), before);
+    assert_eq!(switch.vsctl("list-br"), "");
+    talk(&wire);
+    keeping.abort();
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use netferry_kernel::link::{Make, VethPeer, Want};
 use netferry_kernel::{IfName, Kernel, Mark, Namespace, Objects};
-use netferry_ovs::Remote;
+use netferry_ovs::tables::vswitch::{Bridge, Interface, OpenVSwitch, Port};
 use netferry_ovs::unixctl::Control;
+use netferry_ovs::{Client, Options, Remote, Spec};
 
 /// Long enough for a busy machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -247,5 +248,15 @@ impl Switch {
     pub(crate) fn vsctl(&self, arguments: &str) -> String {
         let database = self.path("db.sock");
         run(&self.kernel, &format!("ovs-vsctl --db=unix:{} --timeout=30 {arguments}", database.display()))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        let spec = Spec::new("Open_vSwitch")
+            .table::<OpenVSwitch>()
+            .table::<Bridge>()
+            .table::<Port>()
+            .table::<Interface>();
+        let connecting = Client::connect(spec, vec![self.remote()], Options::default());
+        in_time("connecting", connecting).await.expect("the server is accepted")
     }
 }
