@@ -12,4 +12,5 @@ pub mod journal;
 pub mod layout;
 pub mod merge;
 pub mod pool;
+pub mod progress;
 pub mod status;

@@ -1,0 +1,348 @@
+//! What could go wrong with a change, found before anything is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Mtu;
+use super::plan::{Observed, Pair};
+use super::record::Change;
+use crate::name::{NodeName, ObjectName};
+
+/// What is known of a node before a change.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeReport {
+    /// Whether it is ready.
+    pub ready: bool,
+    /// What it reports to run.
+    pub observed: Option<Observed>,
+    /// The cards its uplink stands on.
+    pub cards: Vec<Card>,
+    /// Managed files that are not as they should be, in words.
+    pub drift: Vec<String>,
+}
+
+/// A network card and what it can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// The smallest MTU it takes.
+    pub least: u32,
+    /// The largest MTU it takes.
+    pub most: u32,
+}
+
+/// What is known of a pool before a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolReport {
+    /// Its name.
+    pub name: String,
+    /// No node of it would be taken.
+    pub paused: bool,
+    /// Nodes of it are on their way to something else.
+    pub updating: bool,
+    /// What is wrong with it, if anything is.
+    pub degraded: Option<String>,
+}
+
+/// A budget that allows no disruption now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BudgetReport {
+    /// Which.
+    pub name: ObjectName,
+    /// The pods it keeps where they are.
+    pub pods: Vec<ObjectName>,
+}
+
+/// Everything that is looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Every node.
+    pub nodes: BTreeMap<NodeName, NodeReport>,
+    /// Every pool.
+    pub pools: Vec<PoolReport>,
+    /// Every budget that allows no disruption now and covers a pod on a node that will restart.
+    pub budgets: Vec<BudgetReport>,
+    /// Pairs that full-size packets of today's MTU do not get through between, with that size.
+    pub unreachable: Vec<(Pair, Mtu)>,
+}
+
+/// Something that speaks against beginning.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
+pub enum Finding {
+    /// A card cannot carry the larger size.
+    #[error("card {card} of node {node} takes at most {most}, and {needs} is needed")]
+    CardTooSmall {
+        /// On which node.
+        node: NodeName,
+        /// Which card.
+        card: String,
+        /// What it takes.
+        most: u32,
+        /// What is needed.
+        needs: Mtu,
+    },
+    /// A card cannot be set as low.
+    #[error("card {card} of node {node} takes at least {least}, and {needs} is asked")]
+    CardTooLarge {
+        /// On which node.
+        node: NodeName,
+        /// Which card.
+        card: String,
+        /// What it takes.
+        least: u32,
+        /// What is asked.
+        needs: Mtu,
+    },
+    /// A node does not say what it runs.
+    #[error("node {0} has not reported what it runs")]
+    Silent(NodeName),
+    /// A node runs something else than the cluster.
+    #[error("node {node} runs pods at {runs}, the cluster is at {cluster}")]
+    Elsewhere {
+        /// Which.
+        node: NodeName,
+        /// What it runs.
+        runs: String,
+        /// What is applied.
+        cluster: Mtu,
+    },
+    /// A node is not ready. It counts as away, and others are taken only when it is back.
+    #[error("node {0} is not ready; others wait for it")]
+    NotReady(NodeName),
+    /// A node's files are not as they should be.
+    #[error("node {node}: {what}")]
+    Drift {
+        /// Which.
+        node: NodeName,
+        /// What.
+        what: String,
+    },
+    /// A pool takes no node.
+    #[error("pool {0} is paused; the change would stop there until it is not")]
+    Paused(String),
+    /// A pool is on its way to something else.
+    #[error("pool {0} is updating; the change begins after it")]
+    Updating(String),
+    /// A pool is not healthy.
+    #[error("pool {pool} is degraded: {why}")]
+    Degraded {
+        /// Which.
+        pool: String,
+        /// Why.
+        why: String,
+    },
+    /// A budget would keep a drain from ending.
+    #[error("PodDisruptionBudget {budget} allows no disruption now; nodes with {pods} could not be drained")]
+    Budget {
+        /// Which.
+        budget: ObjectName,
+        /// The pods, in words.
+        pods: String,
+    },
+    /// Two nodes do not reach each other even now.
+    #[error("packets of {size} do not get from node {from} to node {to} today")]
+    Unreachable {
+        /// From.
+        from: NodeName,
+        /// To.
+        to: NodeName,
+        /// Which size.
+        size: Mtu,
+    },
+}
+
+impl Finding {
+    /// The name it is accepted by: what, and of which object.
+    pub fn name(&self) -> String {
+        match self {
+            Finding::CardTooSmall { node, card, .. } => format!("CardTooSmall/{node}/{card}"),
+            Finding::CardTooLarge { node, card, .. } => format!("CardTooLarge/{node}/{card}"),
+            Finding::Silent(node) => format!("Silent/{node}"),
+            Finding::Elsewhere { node, .. } => format!("Elsewhere/{node}"),
+            Finding::NotReady(node) => format!("NotReady/{node}"),
+            Finding::Drift { node, .. } => format!("Drift/{node}"),
+            Finding::Paused(pool) => format!("Paused/{pool}"),
+            Finding::Updating(pool) => format!("Updating/{pool}"),
+            Finding::Degraded { pool, .. } => format!("Degraded/{pool}"),
+            Finding::Budget { budget, .. } => format!("Budget/{budget}"),
+            Finding::Unreachable { from, to, .. } => format!("Unreachable/{from}/{to}"),
+        }
+    }
+
+    /// Whether somebody who knows better may go on in spite of it: what makes a change slow, not what makes it lose
+    /// packets or end halfway.
+    pub fn may_be_accepted(&self) -> bool {
+        match self {
+            Finding::NotReady(_) | Finding::Paused(_) | Finding::Updating(_) | Finding::Budget { .. } => true,
+            Finding::CardTooSmall { .. }
+            | Finding::CardTooLarge { .. }
+            | Finding::Silent(_)
+            | Finding::Elsewhere { .. }
+            | Finding::Drift { .. }
+            | Finding::Degraded { .. }
+            | Finding::Unreachable { .. } => false,
+        }
+    }
+}
+
+/// Looks for what speaks against beginning a change.
+pub fn look(change: &Change, report: &Report) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (largest, smallest) = (change.host.span().carries(), change.host.span().sends());
+    for (node, known) in &report.nodes {
+        for Card { name, least, most } in &known.cards {
+            let (node, card) = (node.clone(), name.clone());
+            if *most < largest.bytes() {
+                findings.push(Finding::CardTooSmall { node, card, most: *most, needs: largest });
+            } else if *least > smallest.bytes() {
+                findings.push(Finding::CardTooLarge { node, card, least: *least, needs: smallest });
+            }
+        }
+        let cluster = change.network.from;
+        match known.observed.map(|observed| observed.network) {
+            None | Some(None) => findings.push(Finding::Silent(node.clone())),
+            Some(Some(runs)) if !runs.holds(cluster) => {
+                findings.push(Finding::Elsewhere { node: node.clone(), runs: runs.to_string(), cluster });
+            }
+            Some(Some(_)) => {}
+        }
+        if !known.ready {
+            findings.push(Finding::NotReady(node.clone()));
+        }
+        if !known.drift.is_empty() {
+            findings.push(Finding::Drift { node: node.clone(), what: known.drift.join("; ") });
+        }
+    }
+    for PoolReport { name, paused, updating, degraded } in &report.pools {
+        let pool = name.clone();
+        findings
+            .extend(degraded.iter().map(|why| Finding::Degraded { pool: pool.clone(), why: why.clone() }));
+        if *paused {
+            findings.push(Finding::Paused(pool));
+        } else if *updating {
+            findings.push(Finding::Updating(pool));
+        }
+    }
+    for BudgetReport { name, pods } in &report.budgets {
+        let pods = pods.iter().map(ObjectName::to_string).collect::<Vec<_>>().join(", ");
+        findings.push(Finding::Budget { budget: name.clone(), pods });
+    }
+    for (Pair { from, to }, size) in &report.unreachable {
+        findings.push(Finding::Unreachable { from: from.clone(), to: to.clone(), size: *size });
+    }
+    findings
+}
+
+/// What is left of findings after some were accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Those that still speak against it.
+    pub against: Vec<Finding>,
+    /// Those that were accepted.
+    pub accepted: Vec<Finding>,
+    /// Names that were accepted and are those of no finding: a slip of the pen, or something that is over.
+    pub unknown: Vec<String>,
+}
+
+/// Takes the findings that may be accepted, and are by name, out of those that speak against a change.
+pub fn weigh(findings: Vec<Finding>, accept: &BTreeSet<String>) -> Verdict {
+    let names: BTreeSet<String> = findings.iter().map(Finding::name).collect();
+    let unknown = accept.iter().filter(|name| !names.contains(*name)).cloned().collect();
+    let accepted = |finding: &Finding| finding.may_be_accepted() && accept.contains(&finding.name());
+    let (accepted, against) = findings.into_iter().partition(accepted);
+    Verdict { against, accepted, unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Envelope;
+    use super::super::record::{Ends, Stage};
+    use super::*;
+
+    fn mtu(bytes: u32) -> Mtu {
+        Mtu::new(bytes).unwrap()
+    }
+
+    fn name(node: &str) -> NodeName {
+        NodeName::new(node).unwrap()
+    }
+
+    fn change() -> Change {
+        let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
+        let stage = Stage::Spreading { finish: false };
+        Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false }
+    }
+
+    fn healthy() -> NodeReport {
+        let network = Some(Envelope::settled(mtu(1400)));
+        let observed = Observed { epoch: 0, network, host: Envelope::settled(mtu(1500)) };
+        let card = Card { name: "eth0".into(), least: 68, most: 9216 };
+        NodeReport { ready: true, observed: Some(observed), cards: vec![card], drift: vec![] }
+    }
+
+    fn report(node: NodeReport) -> Report {
+        Report { nodes: BTreeMap::from([(name("a"), node)]), ..Report::default() }
+    }
+
+    fn pool() -> PoolReport {
+        PoolReport { name: "worker".into(), paused: false, updating: false, degraded: None }
+    }
+
+    #[test]
+    fn nothing_speaks_against_a_healthy_cluster() {
+        let report = Report { pools: vec![pool()], ..report(healthy()) };
+        assert_eq!(look(&change(), &report), []);
+    }
+
+    #[test]
+    fn each_thing_that_speaks_against_it_is_named_with_its_object() {
+        let card = |least, most| vec![Card { name: "eth0".into(), least, most }];
+        let budget = BudgetReport {
+            name: ObjectName::new("shop", "two"),
+            pods: vec![ObjectName::new("shop", "a"), ObjectName::new("shop", "b")],
+        };
+        let elsewhere = Observed {
+            epoch: 0,
+            network: Some(Envelope::settled(mtu(1300))),
+            host: Envelope::settled(mtu(1500)),
+        };
+        let pair = Pair { from: name("a"), to: name("b") };
+        #[rustfmt::skip]
+        let rows: Vec<(Report, &str, &str, bool)> = vec![
+            (report(NodeReport { cards: card(68, 8999), ..healthy() }), "CardTooSmall/a/eth0",
+                "card eth0 of node a takes at most 8999, and 9000 is needed", false),
+            (report(NodeReport { cards: card(1501, 9216), ..healthy() }), "CardTooLarge/a/eth0",
+                "card eth0 of node a takes at least 1501, and 1500 is asked", false),
+            (report(NodeReport { observed: None, ..healthy() }), "Silent/a", "node a has not reported what it runs", false),
+            (report(NodeReport { observed: Some(elsewhere), ..healthy() }), "Elsewhere/a",
+                "node a runs pods at 1300, the cluster is at 1400", false),
+            (report(NodeReport { ready: false, ..healthy() }), "NotReady/a", "node a is not ready; others wait for it", true),
+            (report(NodeReport { drift: vec!["/etc/x is missing".into()], ..healthy() }), "Drift/a",
+                "node a: /etc/x is missing", false),
+            (Report { pools: vec![PoolReport { paused: true, updating: true, ..pool() }], ..report(healthy()) }, "Paused/worker",
+                "pool worker is paused; the change would stop there until it is not", true),
+            (Report { pools: vec![PoolReport { updating: true, ..pool() }], ..report(healthy()) }, "Updating/worker",
+                "pool worker is updating; the change begins after it", true),
+            (Report { pools: vec![PoolReport { degraded: Some("b failed".into()), ..pool() }], ..report(healthy()) }, "Degraded/worker",
+                "pool worker is degraded: b failed", false),
+            (Report { budgets: vec![budget], ..report(healthy()) }, "Budget/shop/two",
+                "PodDisruptionBudget shop/two allows no disruption now; nodes with shop/a, shop/b could not be drained", true),
+            (Report { unreachable: vec![(pair, mtu(1500))], ..report(healthy()) }, "Unreachable/a/b",
+                "packets of 1500 do not get from node a to node b today", false),
+        ];
+        for (report, name, said, acceptable) in rows {
+            let found = look(&change(), &report);
+            let [finding] = found.as_slice() else { panic!("{name}: {found:?}") };
+            assert_eq!((finding.name().as_str(), finding.to_string().as_str()), (name, said));
+            let verdict = weigh(found.clone(), &BTreeSet::from([name.to_owned()]));
+            assert_eq!(verdict.against.is_empty(), acceptable, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_accepts_nothing_is_said() {
+        let verdict = weigh(vec![Finding::Paused("worker".into())], &BTreeSet::from(["Paused/wrker".into()]));
+        assert_eq!(verdict.unknown, ["Paused/wrker"]);
+        assert_eq!(verdict.against.len(), 1);
+    }
+}
