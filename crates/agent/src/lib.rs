@@ -13,6 +13,7 @@ pub mod host_init;
 pub mod pods;
 mod run;
 pub mod switch;
+mod zero_snat;
 pub mod zone;
 
 pub use config::{Config, Paths};

@@ -94,6 +94,10 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
     tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
+    if datapath == Datapath::Userspace {
+        let ovs_run = agent.config.paths.ovs_run.clone();
+        tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run));
+    }
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());

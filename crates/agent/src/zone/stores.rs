@@ -46,6 +46,7 @@ fn switch() -> Spec {
     Spec::new(vs::DATABASE)
         .table::<vs::OpenVSwitch>()
         .table::<vs::Bridge>()
+        .table::<vs::Datapath>()
         .table::<vs::Port>()
         .table::<vs::Interface>()
         .index::<vs::Interface>(super::drift::by_logical_port())

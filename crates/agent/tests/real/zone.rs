@@ -172,3 +172,19 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_would_end_by_it_is_not_asked_for_translations_to_nothing() {
+    let (world, _agent) = two_nodes().await;
+    let refused = || {
+        let said = world.vsctl(&["--bare", "--columns=capabilities", "list", "datapath"])?;
+        (said.contains("ct_zero_snat=false") && !said.contains("ct_zero_snat=true")).then_some(())
+    };
+    until("the capability taken back", refused).await;
+    // A switch that is started again says what it can do anew.
+    let rows = world.vsctl(&["--bare", "--columns=_uuid", "list", "datapath"]).expect("a datapath");
+    for row in rows.split_whitespace() {
+        world.vsctl(&["set", "datapath", row, "capabilities:ct_zero_snat=true"]).expect("written");
+    }
+    until("the capability taken back again", refused).await;
+}

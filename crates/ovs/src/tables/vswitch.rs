@@ -69,6 +69,12 @@ crate::tables! { "Open_vSwitch";
         status: Strings [status],
     }
 
+    /// What moves the packets of bridges of one type, and what it says it can do.
+    Datapath = "Datapath" by Key::ExternalId => {
+        capabilities: Strings,
+        external_ids: Strings [merge],
+    }
+
     /// An OpenFlow controller of a bridge.
     Controller = "Controller" by Key::ExternalId => {
         target: String,
