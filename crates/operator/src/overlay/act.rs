@@ -79,7 +79,7 @@ impl Overlay {
             "metadata": { "resourceVersion": write.version, "annotations": annotations },
         });
         let api = Api::<Node>::all(self.client());
-        let params = PatchParams::default();
+        let params = written_by_us();
         let patch = Patch::Merge(&patch);
         self.leadership.act(api.patch_metadata(&write.name, &params, &patch)).await.map(|_| ())
     }
@@ -116,7 +116,7 @@ impl Overlay {
                 "clusterNetworkMTU": status.cluster_network_mtu,
             },
         });
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let (params, patch) = (written_by_us(), Patch::Merge(&patch));
         let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
         written.map(|_| ()).map_err(RoundError::writing("the status of the cluster's Network"))
     }
@@ -181,10 +181,15 @@ impl Overlay {
             },
         });
         let api = Api::<OperatorNetwork>::all(self.client());
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let (params, patch) = (written_by_us(), Patch::Merge(&patch));
         let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
         written.map(|_| ()).map_err(RoundError::writing("the status of the operator's Network"))
     }
+}
+
+/// So that whoever wonders who wrote a field finds out.
+fn written_by_us() -> PatchParams {
+    PatchParams { field_manager: Some("netferry-operator".to_owned()), ..PatchParams::default() }
 }
 
 fn node_reference(name: &str, nodes: &[ObjectMeta]) -> ObjectReference {
