@@ -15,6 +15,11 @@ impl Labels {
         self.0.get(key).map(String::as_str)
     }
 
+    /// Whether no other object shares these.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// All of them, in order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))

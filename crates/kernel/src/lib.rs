@@ -34,6 +34,7 @@ mod generic;
 mod kernel;
 pub mod link;
 mod mark;
+pub mod memory;
 mod name;
 pub mod neighbour;
 mod netns;

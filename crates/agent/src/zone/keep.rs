@@ -85,6 +85,8 @@ pub struct Keeper {
     neighbours: BTreeMap<NodeName, (IpAddr, Mac)>,
     tunnels: Option<(TunnelNeighbours, watch::Sender<Peers>)>,
     complete: bool,
+    /// Everything is being compared, which takes more memory than anything else.
+    burst: bool,
     reported: BTreeMap<Part, LeftOut>,
     /// How often everything is compared although nothing was heard.
     pub resync: Duration,
@@ -112,6 +114,7 @@ impl Keeper {
             neighbours: BTreeMap::new(),
             tunnels: None,
             complete: false,
+            burst: false,
             reported: BTreeMap::new(),
             resync: Duration::from_secs(300),
         }
@@ -171,6 +174,7 @@ impl Keeper {
     }
 
     fn look_at_everything(&mut self) {
+        self.burst = true;
         for store in [&mut self.northbound, &mut self.southbound, &mut self.switch] {
             store.look(Look::everywhere());
         }
@@ -245,6 +249,9 @@ impl Keeper {
             self.outlook.forward.send_replace(Some(forward));
         }
         self.tell_place();
+        if std::mem::take(&mut self.burst) {
+            netferry_kernel::memory::give_back();
+        }
         self.ready(match &failed {
             None => Readiness::Ready,
             Some(why) => Readiness::NotReady(Unavailable::Database(why.clone()).to_string()),

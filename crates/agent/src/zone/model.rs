@@ -4,7 +4,7 @@
 //! what that changes. However large the cluster, the work is that of the parts and the change that of the rows.
 //! Pure: everything it knows was told, and a new one that is told the same is the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use netferry_core::label::Labels;
@@ -129,6 +129,28 @@ impl Claim {
     }
 }
 
+/// Labels, each kept once: thousands of pods carry the same ones.
+#[derive(Debug, Default)]
+struct Shared {
+    known: HashSet<Labels>,
+    /// How many there were when those that nobody carries any more were last thrown out.
+    kept: usize,
+}
+
+impl Shared {
+    fn shared(&mut self, labels: Labels) -> Labels {
+        if let Some(known) = self.known.get(&labels) {
+            return known.clone();
+        }
+        if self.known.len() > 2 * self.kept + 64 {
+            self.known.retain(|labels| !labels.is_alone());
+            self.kept = self.known.len();
+        }
+        self.known.insert(labels.clone());
+        labels
+    }
+}
+
 /// What a policy refers to.
 #[derive(Debug, Default)]
 struct Refers {
@@ -156,6 +178,7 @@ pub struct Model {
     mtu: Mtu,
     switch: SwitchFacts,
     cluster: Cluster,
+    labels: Shared,
     local: LocalPods,
     claims: BTreeMap<Claim, BTreeSet<NodeName>>,
     services_of_slices: BTreeMap<ObjectName, ObjectName>,
@@ -180,6 +203,7 @@ impl Model {
             mtu,
             switch,
             cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
+            labels: Shared::default(),
             claims: BTreeMap::new(),
             services_of_slices: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -267,15 +291,17 @@ impl Model {
                     self.mark_namespace(&name);
                 }
             }
-            News::Pod(pod) => {
+            News::Pod(mut pod) => {
                 let name = pod.name.clone();
+                pod.labels = self.labels.shared(pod.labels);
                 if pod.node == self.me {
                     self.local.api_says(&name, Some(pod));
                     self.set_pod(&name, self.local.pod(&name));
                 } else {
                     // A pod of that name here can only be ending.
                     self.local.api_says(&name, None);
-                    self.set_pod(&name, Some(pod));
+                    // Nobody asks which of several pods of a name another node has, and there are many.
+                    self.set_pod(&name, Some(Pod { uid: String::new(), ..pod }));
                 }
             }
             News::PodGone(name) => {
