@@ -68,5 +68,7 @@ lab: need-root ## a cluster of three nodes on this machine, until `netferry lab 
 	@$(CARGO) run --quiet -p netferry-cli -- lab up
 
 .PHONY: soak
-soak: ## the lab under faults for hours (not there yet)
-	@echo "make soak: not there yet: the lab crate it runs on is missing" >&2; exit 1
+soak: need-root setup ## a lab of a hundred nodes under faults, for hours (needs root, builds for release)
+	@$(CARGO) build --release -p netferry-cli -p netferry-cni
+	@target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
+		NETFERRY="$$target/release/netferry" scripts/soak

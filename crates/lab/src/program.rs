@@ -67,6 +67,13 @@ impl Program {
         self
     }
 
+    /// Before others where processors are scarce: what everybody waits for must not wait for everybody.
+    pub(crate) fn first(mut self) -> Program {
+        let mut arguments = vec!["-n".to_owned(), "-10".to_owned(), self.path.display().to_string()];
+        arguments.append(&mut self.arguments);
+        Program { path: "/usr/bin/nice".into(), arguments, ..self }
+    }
+
     /// Somewhere else.
     pub(crate) fn at(self, place: Place) -> Program {
         Program { place, ..self }

@@ -119,7 +119,7 @@ impl Control {
     /// Keeps a program of the control plane running.
     pub(super) fn run(&mut self, program: Program) {
         let name = program.name.clone();
-        let program = program.at(Place::network(self.network.clone()));
+        let program = program.at(Place::network(self.network.clone())).first();
         self.services.insert(name, program.supervise(&self.children));
     }
 

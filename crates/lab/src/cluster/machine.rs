@@ -23,6 +23,8 @@ use crate::protocol::{NodeStatus, Stage};
 
 /// A shutdown that takes longer ends like one without a goodbye.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(30);
+/// After this long a boot makes room for others, ready or not.
+const BOOTS_WITHIN: Duration = Duration::from_secs(20);
 /// A machine that ends by itself is started again, but not in a circle that takes all there is.
 const PAUSE_AFTER_CRASH: Duration = Duration::from_secs(1);
 
@@ -197,6 +199,9 @@ impl Runner {
         let mut child = self.boot()?;
         self.now(|seen| seen.pid = Some(child.pid()));
         let mut slot = Some(slot);
+        // A node that cannot become ready must not keep others from trying.
+        let hold = tokio::time::sleep(BOOTS_WITHIN);
+        tokio::pin!(hold);
         let (mut input, mut output) = match (child.pipes().stdin.take(), child.pipes().stdout.take()) {
             (Some(input), Some(output)) => (input, BufReader::new(output).lines()),
             (None, _) | (_, None) => return Err(LabError::failed("booting", "no pipes")),
@@ -213,7 +218,7 @@ impl Runner {
                 }
                 line = output.next_line() => match line {
                     Ok(Some(line)) => {
-                        if self.hear(&line, &mut questions) >= Stage::Registering {
+                        if self.hear(&line, &mut questions) >= self.booted() {
                             slot = None;
                         }
                     }
@@ -222,6 +227,7 @@ impl Runner {
                         let _ = child.end(Duration::ZERO).await;
                     }
                 },
+                () = &mut hold, if slot.is_some() => slot = None,
                 order = self.orders.recv() => match order {
                     None => { self.end(&mut child, &mut input, false).await?; break Next::Gone; }
                     Some(Switch::Off { orderly, again, done }) => {
@@ -239,6 +245,11 @@ impl Runner {
         };
         drop(slot);
         Ok(next)
+    }
+
+    /// How far a node must be for its boot to be over. Most of what it costs is what its agent does at first.
+    fn booted(&self) -> Stage {
+        if self.spec.parts.agent { Stage::Ready } else { Stage::Registering }
     }
 
     async fn end(&self, child: &mut Waited, input: &mut ChildStdin, orderly: bool) -> Result<()> {

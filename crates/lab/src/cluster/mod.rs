@@ -38,8 +38,8 @@ use crate::state::State;
 pub(crate) use control::write_private;
 pub use fabric::interface;
 
-/// As many nodes boot at a time; what a boot waits for is mostly a processor.
-const BOOT_AT_ONCE: usize = 6;
+/// As many nodes boot at a time; what a boot waits for is mostly a processor, and more would wait for each other.
+const BOOT_AT_ONCE: usize = 8;
 
 /// Runs a lab until it is ended. The calling process must be single-threaded and the first of its process namespace.
 pub fn run(directory: &Path) -> Result<()> {

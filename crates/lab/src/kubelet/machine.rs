@@ -25,7 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(10);
 /// How often what has not changed is said again, in case somebody changed it over there.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Long: on a busy machine, giving up and asking again only makes it busier.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const MANAGER: &str = "netferry-lab-kubelet";
 
 /// Registers the node, and says how it is whenever that changes.

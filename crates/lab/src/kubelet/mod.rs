@@ -103,7 +103,7 @@ async fn connect(kubeconfig: &Path) -> Result<Client> {
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.during(attempt())?;
     // A fabric that swallows packets answers nothing: better to ask again than to wait for what never comes.
-    config.connect_timeout = Some(Duration::from_secs(5));
+    config.connect_timeout = Some(Duration::from_secs(15));
     Client::try_from(config).during(attempt())
 }
 
