@@ -17,6 +17,8 @@ pub struct Choice {
     pub tell_waiting: Vec<NodeName>,
     /// Why others that must move are not told.
     pub left: BTreeMap<NodeName, NotNow>,
+    /// The nodes that are away or about to be, whatever the reason.
+    pub away: BTreeSet<NodeName>,
 }
 
 /// Why a node that must move is not told to.
@@ -31,17 +33,12 @@ pub enum NotNow {
     /// It is away for a reason of its own.
     #[error("it is not ready")]
     NotReady,
-    /// As many as may be away are.
-    #[error("{}", busy(.0))]
-    Busy(Vec<NodeName>),
+    /// As many as may be away are; see [`Choice::away`].
+    #[error("as many as may be away are")]
+    Busy,
     /// Others are still to move before the node this is decided on.
     #[error("the operator runs on it, so it moves last")]
     Last,
-}
-
-fn busy(nodes: &[NodeName]) -> String {
-    let names: Vec<String> = nodes.iter().map(NodeName::to_string).collect();
-    format!("as many as may be away are: {}", names.join(", "))
 }
 
 /// Chooses nodes of a pool.
@@ -90,7 +87,7 @@ pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Op
             None => candidates.push(node),
         }
     }
-    candidates.sort_by_key(|node| place(node));
+    candidates.sort_by_cached_key(|node| place(node));
     if let Some(at) = candidates.iter().position(|node| Some(&node.name) == operator)
         && (candidates.len() > 1 || !taken.is_empty())
     {
@@ -103,11 +100,11 @@ pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Op
             taken.insert(node.identity());
             tell.push(node.name.clone());
         } else {
-            let others = busy.iter().chain(&tell).cloned().collect::<BTreeSet<_>>();
-            left.insert(node.name.clone(), NotNow::Busy(others.into_iter().collect()));
+            left.insert(node.name.clone(), NotNow::Busy);
         }
     }
-    Choice { taken, tell, tell_waiting, left }
+    busy.extend(tell.iter().cloned());
+    Choice { taken, tell, tell_waiting, left, away: busy }
 }
 
 fn place(node: &Node) -> (bool, String, u64, NodeName) {
@@ -212,7 +209,8 @@ mod tests {
         let pool = Pool { taken: BTreeSet::from([identity("b")]), ..with_limit(1) };
         let choice = choose(&pool, &[done("a"), done("b")], None, None);
         assert_eq!(choice.tell, [name("b")], "it may never have been told");
-        assert_eq!(choice.left[&name("a")].to_string(), "as many as may be away are: b");
+        assert_eq!(choice.left[&name("a")].to_string(), "as many as may be away are");
+        assert_eq!(choice.away, BTreeSet::from([name("b")]));
     }
 
     #[test]
