@@ -254,10 +254,6 @@ async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
     switch.kill_daemon();
     until("the bridge to be gone", || wire.host.links().named(&name("br-ex")).unwrap().is_none()).await;
     switch.start_daemon().await;
-    for _ in 0..30 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    eprintln!("{}", run(&wire.host, "ip -d addr; ip route"));
     until("everything back on the bridge", || {
         wire.host.links().named(&name("br-ex")).unwrap().is_some()
             && configuration(&wire.host, "br-ex") == before
