@@ -22,15 +22,7 @@ use crate::{Families, Lab, Stage, Status};
 /// `progress` is told what is being waited for.
 pub async fn sites(lab: &Lab, patience: Duration, mut progress: impl FnMut(&[String])) -> Result<Sites> {
     let status = lab.status()?;
-    let nodes: Vec<String> = status
-        .nodes
-        .iter()
-        .filter(|node| node.stage == Stage::Ready)
-        .map(|node| node.name.to_string())
-        .collect();
-    if nodes.is_empty() {
-        return Err(LabError::Refused("no node of the lab is ready: netferry lab status tells why".into()));
-    }
+    let nodes = ready_nodes(&status)?;
     let client = client(&lab.state().kubeconfig()).await?;
     let raised = fixture::raise(&client, &nodes, patience, &mut progress).await;
     let fixture = raised.during("raising the pods that meters stand on")?;
@@ -42,6 +34,16 @@ pub async fn sites(lab: &Lab, patience: Duration, mut progress: impl FnMut(&[Str
         }
     }
     Ok(sites)
+}
+
+/// The nodes pods can be put on; none at all is refused.
+pub(crate) fn ready_nodes(status: &Status) -> Result<Vec<String>> {
+    let ready = status.nodes.iter().filter(|node| node.stage == Stage::Ready);
+    let nodes: Vec<String> = ready.map(|node| node.name.to_string()).collect();
+    if nodes.is_empty() {
+        return Err(LabError::Refused("no node of the lab is ready: netferry lab status tells why".into()));
+    }
+    Ok(nodes)
 }
 
 /// Removes the fixture again.

@@ -13,9 +13,9 @@ use serde_json::json;
 use super::cell::PodId;
 use super::live::Table;
 use super::scenario::{World, pod_manifest};
+use crate::Lab;
 use crate::error::{During, LabError, Result};
 use crate::paths::in_lab;
-use crate::{Lab, Stage};
 
 const MANAGER: &str = "policy-table";
 const LOOK: Duration = Duration::from_millis(200);
@@ -24,16 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// way into each.
 pub async fn raise(lab: &Lab, prefix: &str, patience: Duration) -> Result<Table> {
     let end = Instant::now() + patience;
-    let status = lab.status()?;
-    let nodes: Vec<String> = status
-        .nodes
-        .iter()
-        .filter(|node| node.stage == Stage::Ready)
-        .map(|node| node.name.to_string())
-        .collect();
-    if nodes.is_empty() {
-        return Err(LabError::Refused("no node of the lab is ready: netferry lab status tells why".into()));
-    }
+    let nodes = in_lab::ready_nodes(&lab.status()?)?;
     let client = in_lab::client(&lab.state().kubeconfig()).await?;
     let mut world = World { prefix: prefix.to_owned(), addresses: BTreeMap::new(), ranges: Vec::new() };
     let apply = PatchParams::apply(MANAGER).force();
