@@ -159,8 +159,18 @@ impl Normal {
         if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
             let key = |m: &Value, k: &str| m[k].as_str().unwrap_or_default().to_owned();
             managers.sort_by_key(|m| (key(m, "operation"), key(m, "manager"), key(m, "subresource")));
+            for manager in managers {
+                disown_times(&mut manager["fieldsV1"]);
+            }
         }
     }
+}
+
+/// Two transitions in one second write the same time twice, and the second writer then does not come to own it.
+fn disown_times(owned: &mut Value) {
+    let Value::Object(fields) = owned else { return };
+    fields.remove("f:lastTransitionTime");
+    fields.values_mut().for_each(disown_times);
 }
 
 /// Puts the causes of a refusal in order and leaves them out of its message, where each must have been.
@@ -232,6 +242,17 @@ mod tests {
         let shown = normal.value(&made);
         assert_eq!(shown["metadata"]["name"], "<id>-a-<suffix-1>");
         assert_eq!(shown["message"], "<id>-a-<suffix-1> is new");
+    }
+
+    #[test]
+    fn who_wrote_a_transition_time_last_is_not_compared_but_who_owns_the_condition_is() {
+        let mut normal = Normal::new("t1", String::new(), &[], false);
+        let mut owned = |condition: Value| {
+            normal.value(&json!({"metadata": {"managedFields": [{"fieldsV1": {"f:status": {"f:conditions": condition}}}]}}))
+        };
+        let with_time = owned(json!({"k:{\"type\":\"A\"}": {"f:status": {}, "f:lastTransitionTime": {}}}));
+        assert_eq!(with_time, owned(json!({"k:{\"type\":\"A\"}": {"f:status": {}}})));
+        assert_ne!(with_time, owned(json!({})));
     }
 
     #[test]
