@@ -27,6 +27,7 @@ check: ## format, lints, licences and pure tests (no root, nothing installed on 
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p netferry-cli --test soak -- -D warnings
 	scripts/deny check bans licenses sources
 	$(CARGO) test --workspace --lib --bins
 
@@ -68,7 +69,7 @@ lab: need-root ## a cluster of three nodes on this machine, until `netferry lab 
 	@$(CARGO) run --quiet -p netferry-cli -- lab up
 
 .PHONY: soak
-soak: need-root setup ## a lab of a hundred nodes under faults, for hours (needs root, builds for release)
+soak: need-root setup ## large labs and whole matrices of faults; writes docs/soak.md (hours; SCENARIOS="a b" for some)
 	@$(CARGO) build --release -p netferry-cli -p netferry-cni
-	@target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
-		NETFERRY="$$target/release/netferry" scripts/soak
+	@assets="$$(scripts/kube-assets)" && NETFERRY_KUBE_ASSETS="$$assets" \
+		$(CARGO) test --release -p netferry-cli --test soak -- $(SCENARIOS)

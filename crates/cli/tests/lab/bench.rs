@@ -1,5 +1,7 @@
 //! A lab for one test, of a name nobody else has.
 
+#![allow(dead_code, reason = "the soak suite uses it too, and each its part")]
+
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,3 +6,4 @@ mod kubectl;
 mod leftovers;
 mod machines;
 mod pods;
+mod soak_page;

@@ -1,0 +1,96 @@
+//! What takes too long for every change: large labs, whole matrices of faults. `make soak` runs it, for hours, and
+//! writes down in `docs/soak.md` what came of it; `make soak SCENARIOS="a b"` runs these alone. Needs root.
+//!
+//! A scenario is a file: a [`Scenario`] with an async function that notes its numbers. What it finds wrong is a
+//! problem; an error or a panic is one too, and the scenarios after it run all the same.
+
+#[path = "../lab/bench.rs"]
+mod bench;
+mod large;
+mod notes;
+mod processes;
+mod report;
+
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use notes::Notes;
+
+/// Something to see a cluster through.
+struct Scenario {
+    /// How it is asked for.
+    name: &'static str,
+    /// What it shows, as a sentence.
+    shows: &'static str,
+    run: for<'a> fn(&'a mut Notes) -> LocalBoxFuture<'a, anyhow::Result<()>>,
+}
+
+/// In the order they run.
+const SCENARIOS: [&Scenario; 1] = [&large::SCENARIO];
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !SCENARIOS.iter().any(|s| s.name == **name)) {
+        let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
+        eprintln!("soak: there is no scenario {unknown:?}; there are {known}");
+        return ExitCode::from(2);
+    }
+    let chosen = SCENARIOS
+        .into_iter()
+        .filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| name == scenario.name));
+    let mut failed = vec![];
+    for scenario in chosen {
+        println!("soak: {}: {}", scenario.name, scenario.shows);
+        let (notes, took) = run(scenario);
+        let section = report::Section {
+            name: scenario.name,
+            shows: scenario.shows,
+            command: format!("make soak SCENARIOS={}", scenario.name),
+            setting: report::Setting::here(),
+            took,
+            lines: &notes.lines,
+            problems: &notes.problems,
+        };
+        let names = SCENARIOS.map(|scenario| scenario.name);
+        if let Err(error) = report::put(&path(), &names, &section) {
+            // The numbers are on the terminal; an hour of measuring must not end as a success nobody can read.
+            eprintln!("soak: writing {}: {error}", path().display());
+            failed.push(scenario.name);
+        } else if !notes.problems.is_empty() {
+            failed.push(scenario.name);
+        }
+    }
+    if failed.is_empty() {
+        println!("soak: all of it held; docs/soak.md has the numbers");
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("soak: failed: {}", failed.join(", "));
+    ExitCode::FAILURE
+}
+
+/// Runs one to its end, whatever that is.
+fn run(scenario: &Scenario) -> (Notes, std::time::Duration) {
+    let began = Instant::now();
+    let mut notes = Notes::new(scenario.name);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let ended = runtime.block_on(AssertUnwindSafe((scenario.run)(&mut notes)).catch_unwind());
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => notes.problem(format!("{error:#}")),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
+            notes.problem(text.to_owned());
+        }
+    }
+    (notes, began.elapsed())
+}
+
+fn path() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/soak.md")
+}
