@@ -3,5 +3,6 @@
 mod daemons;
 mod faults;
 mod objects;
+mod on_host;
 mod world;
 mod zone;

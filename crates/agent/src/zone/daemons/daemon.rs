@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Command;
 use std::time::Duration;
 
 use netferry_ovs::unixctl::Control;
@@ -10,10 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
-use tokio::process::Command;
 
 use super::database::{Database, DatabaseError};
 use crate::config::Paths;
+use crate::on_host::Host;
 
 /// How long a daemon may take to detach: it does so when it can be talked to.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -195,15 +195,9 @@ impl Daemon {
             .arg(format!("--log-file={}", self.log.display()))
             .args(["-vconsole:off", "--detach", "--no-chdir"])
             .env("OVN_RUNDIR", &self.run)
-            .env("OVS_RUNDIR", &self.ovs_run)
-            // Whatever ends our process group must not end them.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+            .env("OVS_RUNDIR", &self.ovs_run);
+        let done = tokio::time::timeout(START_WITHIN, Host::default().output(command)).await;
         let failed = |source| StartError::Run { program: self.program.to_owned(), source };
-        let child = command.spawn().map_err(failed)?;
-        let done = tokio::time::timeout(START_WITHIN, child.wait_with_output()).await;
         let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
         if done.status.success() {
             return Ok(());

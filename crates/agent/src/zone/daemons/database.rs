@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Command;
 use std::time::SystemTime;
 
-use tokio::process::Command;
+use crate::on_host::Host;
 
 /// Why there is no usable file.
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +102,8 @@ fn rename(from: &Path, to: &Path) -> Result<(), DatabaseError> {
 
 async fn tool(command: &'static str, files: &[&PathBuf]) -> Result<String, DatabaseError> {
     let mut process = Command::new("ovsdb-tool");
-    process.arg(command).args(files).stdin(Stdio::null());
-    let done = process.output().await.map_err(DatabaseError::Run)?;
+    process.arg(command).args(files);
+    let done = Host::default().output(process).await.map_err(DatabaseError::Run)?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
