@@ -1,5 +1,7 @@
 //! Changing the MTU of a running cluster: what asks for it, what nodes report.
 
+pub mod annotations;
+pub mod conditions;
 mod observed;
 
 use schemars::JsonSchema;

@@ -20,6 +20,7 @@ pub struct MtuObserved {
     interfaces: Vec<InterfaceMtu>,
     routes: Vec<RouteMtu>,
     cni: Option<CniMtu>,
+    epoch: Option<u64>,
 }
 
 /// One interface.
@@ -110,7 +111,18 @@ impl MtuObserved {
         interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         routes.sort_by(|a, b| (a.to, &a.interface).cmp(&(b.to, &b.interface)));
         check(&interfaces, &routes, cni.as_ref()).map_err(UnfitObservation)?;
-        Ok(MtuObserved { interfaces, routes, cni })
+        Ok(MtuObserved { interfaces, routes, cni, epoch: None })
+    }
+
+    /// The same, of a node that runs by this rendering of the cluster's sizes.
+    #[must_use]
+    pub fn at_epoch(self, epoch: u64) -> MtuObserved {
+        MtuObserved { epoch: Some(epoch), ..self }
+    }
+
+    /// The rendering of the cluster's sizes the node runs by, where it was ever told one.
+    pub fn epoch(&self) -> Option<u64> {
+        self.epoch
     }
 
     /// The interfaces, by name.
@@ -180,6 +192,8 @@ pub(crate) struct MtuObservedWire {
     routes: Vec<RouteMtu>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cni: Option<CniMtu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -191,7 +205,9 @@ impl Wired for MtuObserved {
     type Wire = MtuObservedWire;
 
     fn from_wire(wire: Self::Wire) -> Result<Self, String> {
-        MtuObserved::new(wire.interfaces, wire.routes, wire.cni).map_err(|unfit| unfit.to_string())
+        let observed = MtuObserved::new(wire.interfaces, wire.routes, wire.cni);
+        let observed = observed.map_err(|unfit| unfit.to_string())?;
+        Ok(MtuObserved { epoch: wire.epoch, ..observed })
     }
 
     fn to_wire(&self) -> Self::Wire {
@@ -200,6 +216,7 @@ impl Wired for MtuObserved {
             interfaces: self.interfaces.clone(),
             routes: self.routes.clone(),
             cni: self.cni,
+            epoch: self.epoch,
         }
     }
 

@@ -1,9 +1,14 @@
 //! How the controller and a node tell each other what to do and what is done
 //! (`machineconfiguration.openshift.io/…`).
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Taint;
 
-use crate::annotation::{Annotation, AnnotationError, any_text, any_value, names, nonempty, text_annotation};
+use crate::annotation::{
+    Annotation, AnnotationError, Wired, any_text, any_value, json_annotation, names, nonempty,
+    text_annotation,
+};
 
 text_annotation! {
     /// `machineconfiguration.openshift.io/currentConfig`: the rendered MachineConfig the node runs.
@@ -190,6 +195,42 @@ drain_annotation! {
     /// the request once it succeeded.
     LastAppliedDrain, "machineconfiguration.openshift.io/lastAppliedDrain"
 }
+
+text_annotation! {
+    /// `netferry.dev/cordoned-for`, on a node: we cordoned it, for this configuration, and lift only such a cordon.
+    CordonedFor(String), "netferry.dev/cordoned-for", nonempty
+}
+
+impl CordonedFor {
+    /// For this configuration; `None` if it has no name.
+    pub fn new(config: &str) -> Option<CordonedFor> {
+        nonempty(config).ok().map(CordonedFor)
+    }
+}
+
+/// `netferry.dev/taken`, on a pool: the nodes that were taken and are not known to be back.
+///
+/// Written before a node is told anything and only over the version that was read, so that two operators cannot take
+/// one node too many. The identity of a node's object is part of it: a node that was removed and came back was not taken.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taken(pub BTreeMap<String, String>);
+
+impl Wired for Taken {
+    type Wire = BTreeMap<String, String>;
+
+    fn from_wire(wire: Self::Wire) -> Result<Self, String> {
+        match wire.iter().find(|(name, uid)| name.is_empty() || uid.is_empty()) {
+            Some((name, uid)) => Err(format!("node {name:?} with identity {uid:?} is none")),
+            None => Ok(Taken(wire)),
+        }
+    }
+
+    fn to_wire(&self) -> Self::Wire {
+        self.0.clone()
+    }
+}
+
+json_annotation!(Taken, "netferry.dev/taken");
 
 /// Label of a MachineConfig: the class of nodes it is for.
 pub const ROLE_LABEL: &str = "machineconfiguration.openshift.io/role";

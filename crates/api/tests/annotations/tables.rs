@@ -404,6 +404,24 @@ fn a_refresh_of_a_node_s_state_is_asked_for_by_any_label_value() {
 }
 
 #[test]
+fn what_a_rollout_writes_beside_is_strict() {
+    check::<mtu::annotations::MtuWaits>(&[("the uplink is too small", Same), ("", Refused("is empty"))]);
+    check::<mtu::annotations::Epoch>(&[
+        ("0", Same),
+        ("17", Same),
+        ("017", Refused("decimal")),
+        ("-1", Refused("decimal")),
+    ]);
+    check::<rollout::annotations::CordonedFor>(&[("rendered-worker-1", Same), ("", Refused("is empty"))]);
+    check::<rollout::annotations::Taken>(&[
+        ("{}", Same),
+        (r#"{"a":"uid-1","b":"uid-2"}"#, Same),
+        (r#"{"a":""}"#, Refused("is none")),
+        (r#"["a"]"#, Refused("is not the JSON it should be")),
+    ]);
+}
+
+#[test]
 fn observed_sizes_are_strict_and_printed_in_one_order() {
     let full = r#"{"version":1,"interfaces":[{"name":"br-ex","role":"uplink","mtu":9100},{"name":"eno1","role":"parent","mtu":9100,"nic":{"min":68,"max":9216}},{"name":"ovn-k8s-mp0","role":"management","mtu":9000}],"routes":[{"to":"0.0.0.0/0","interface":"br-ex","mtu":1500},{"to":"10.128.0.0/14","interface":"ovn-k8s-mp0","mtu":1400},{"to":"::/0","interface":"br-ex"}],"cni":{"mtu":9000,"routableMtu":1400}}"#;
     let shuffled = r#"{"cni":{"routableMtu":1400,"mtu":9000},"routes":[{"to":"::/0","interface":"br-ex"},{"mtu":1400,"to":"10.128.3.4/14","interface":"ovn-k8s-mp0"},{"to":"0.0.0.0/0","interface":"br-ex","mtu":1500}],"interfaces":[{"name":"ovn-k8s-mp0","role":"management","mtu":9000},{"name":"eno1","role":"parent","mtu":9100,"nic":{"min":68,"max":9216}},{"name":"br-ex","role":"uplink","mtu":9100}],"version":1}"#;
@@ -416,6 +434,8 @@ fn observed_sizes_are_strict_and_printed_in_one_order() {
             ),
         ),
         (r#"{"version":1,"interfaces":[],"routes":[]}"#, Same),
+        (r#"{"version":1,"interfaces":[],"routes":[],"epoch":3}"#, Same),
+        (r#"{"version":1,"interfaces":[],"routes":[],"epoch":-3}"#, Refused("invalid value")),
         (
             r#"{"version":2,"interfaces":[],"routes":[],"more":1}"#,
             Refused("version 2 is not the version 1 this program understands"),
