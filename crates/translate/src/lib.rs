@@ -5,18 +5,26 @@
 //!
 //! One module per kind: [`networks`] (both `Network` resources), [`applicant`] (what a `Node` claims),
 //! [`assignment`] (what it is given, as annotations), [`node`] (a node that has a place and has spoken of itself),
-//! [`pod`], [`service`] (with its slices), [`policy`], [`labels`].
+//! [`pod`], [`service`] (with its slices), [`policy`], [`labels`]. For moving nodes to a configuration:
+//! [`machine_config`], [`pool`], [`machine`] (a `Node` as a rollout sees it), [`drain`] (pods that are in the way), and
+//! [`mtu`] (what is asked of the MTU, what is applied, what nodes observe).
 //!
 //! What cannot be understood is refused object by object, with a reason; what is merely not there yet is `None` or
 //! says that it waits.
 
 pub mod applicant;
 pub mod assignment;
+mod data_url;
+pub mod drain;
 pub mod labels;
+pub mod machine;
+pub mod machine_config;
+pub mod mtu;
 pub mod networks;
 pub mod node;
 pub mod pod;
 pub mod policy;
+pub mod pool;
 pub mod service;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

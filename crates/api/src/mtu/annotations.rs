@@ -1,6 +1,8 @@
 //! What a node and the operator tell each other about a change of MTU, beside what is observed.
 
-use crate::annotation::{any_value, decimal, nonempty, text_annotation};
+use crate::annotation::{
+    Annotation, AnnotationError, any_value, decimal, flag, names, nonempty, text_annotation,
+};
 
 text_annotation! {
     /// `netferry.dev/mtu-waits`, on a node: it serves no pods before it has taken its configuration, and why. The node
@@ -12,7 +14,37 @@ text_annotation! {
     /// older one than it has.
     Epoch(u64), "netferry.dev/epoch", decimal
 }
-any_value!(Epoch(u64));
+text_annotation! {
+    /// `netferry.dev/mtu-unattended`, on the operator's `Network`: a change finishes by itself once every node was
+    /// observed in phase one; the operator makes the second edit.
+    MtuUnattended(bool), "netferry.dev/mtu-unattended", flag
+}
+text_annotation! {
+    /// `netferry.dev/mtu-paused`, on the operator's `Network`: no further node is taken and no phase begun.
+    MtuPaused(bool), "netferry.dev/mtu-paused", flag
+}
+any_value!(Epoch(u64), MtuUnattended(bool), MtuPaused(bool));
+
+names! {
+    /// `netferry.dev/mtu-on-loss`, on the operator's `Network`: what happens when probes lose packets.
+    MtuOnLoss {
+        /// No further node is taken; somebody decides. Also what an unset annotation means.
+        Pause = "pause",
+        /// The change is turned around.
+        Reverse = "reverse",
+    }
+}
+
+impl Annotation for MtuOnLoss {
+    const KEY: &'static str = "netferry.dev/mtu-on-loss";
+
+    fn parse(value: &str) -> Result<Self, AnnotationError> {
+        MtuOnLoss::named(value).ok_or_else(|| AnnotationError::Value {
+            key: Self::KEY,
+            problem: format!("{value:?} is neither pause nor reverse"),
+        })
+    }
+}
 
 impl MtuWaits {
     /// Why, in a sentence; `None` if nothing is said.

@@ -406,6 +406,17 @@ fn a_refresh_of_a_node_s_state_is_asked_for_by_any_label_value() {
 #[test]
 fn what_a_rollout_writes_beside_is_strict() {
     check::<mtu::annotations::MtuWaits>(&[("the uplink is too small", Same), ("", Refused("is empty"))]);
+    check::<mtu::annotations::MtuUnattended>(&[
+        ("true", Same),
+        ("false", Same),
+        ("yes", Refused("is neither")),
+    ]);
+    check::<mtu::annotations::MtuPaused>(&[("true", Same), ("false", Same), ("", Refused("is neither"))]);
+    check::<mtu::annotations::MtuOnLoss>(&[
+        ("pause", Same),
+        ("reverse", Same),
+        ("Reverse", Refused("is neither pause nor reverse")),
+    ]);
     check::<mtu::annotations::Epoch>(&[
         ("0", Same),
         ("17", Same),
