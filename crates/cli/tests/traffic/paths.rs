@@ -1,0 +1,28 @@
+//! Every kind of path, by every protocol, in both families, with packets of every size.
+
+use std::time::Duration;
+
+use netferry_lab::meter::{Limits, Meter, Sizes};
+use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
+
+use crate::world::{PATIENCE, lab, on_runtime};
+
+#[test]
+fn nothing_is_lost_on_any_kind_of_path_at_any_size() {
+    let lab = lab();
+    let sites =
+        on_runtime(in_lab::sites(lab, PATIENCE, |_| {})).unwrap_or_else(|error| panic!("{}", error.chain()));
+    let selection =
+        Selection { udp: Some(Sizes::mixed()), icmp: Some(Sizes::mixed()), ..Selection::default() };
+    let flows = flows(&sites, &selection);
+    for kind in Kind::ALL {
+        assert!(flows.iter().any(|flow| flow.kind == kind.word()), "no flow of kind {kind}");
+    }
+    let silent = preflight(&flows, PATIENCE, |_| {}).unwrap();
+    assert!(silent.is_empty(), "{silent:#?}");
+    let meter = Meter::start(flows).unwrap();
+    std::thread::sleep(Duration::from_secs(10));
+    let report = meter.finish(Duration::from_secs(3)).unwrap();
+    assert!(report.verdict(Limits::NONE_LOST).passed, "{report}");
+    on_runtime(in_lab::lower(lab)).unwrap_or_else(|error| panic!("{}", error.chain()));
+}
