@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 #[path = "../lab/bench.rs"]
-#[allow(dead_code, reason = "each program of tests uses its own part")]
 mod bench;
 mod paths;
+mod policies;
 mod world;

@@ -5,10 +5,11 @@ use std::time::Duration;
 use netferry_lab::meter::{Limits, Meter, Sizes};
 use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
 
-use crate::world::{PATIENCE, lab, on_runtime};
+use crate::world::{PATIENCE, lab, on_runtime, turn};
 
 #[test]
 fn nothing_is_lost_on_any_kind_of_path_at_any_size() {
+    let _turn = turn();
     let lab = lab();
     let sites =
         on_runtime(in_lab::sites(lab, PATIENCE, |_| {})).unwrap_or_else(|error| panic!("{}", error.chain()));

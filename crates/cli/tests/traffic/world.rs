@@ -1,7 +1,7 @@
 //! One lab for all tests of this program: three nodes, both families. It ends with the process.
 
 use std::future::Future;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use netferry_lab::{Families, Lab, Options};
@@ -14,6 +14,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn lab() -> &'static Lab {
     static LAB: OnceLock<Lab> = OnceLock::new();
     LAB.get_or_init(|| up(&Options { families: Families::Dual, ..options(3) }))
+}
+
+/// One test at a time: what one sends must not be what another measures.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs something that talks to the API.

@@ -18,7 +18,7 @@ use crate::programs::probe::{self, Probe};
 
 /// How long a question may stay unanswered before it counts as denied. A cell that should be open and is not is asked
 /// again, so this bounds the time of a table and not what is true.
-const DENIED_AFTER: Duration = Duration::from_millis(500);
+pub(super) const DENIED_AFTER: Duration = Duration::from_millis(800);
 
 /// What went wrong while a scenario ran.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum LiveError {
         source: Box<netferry_kernel::Error>,
     },
     /// The table is not what it should be.
-    #[error("{title:?}, step {step}: {} of {cells} cells are wrong after {} s:\n{table}", .wrong.len(), .within.as_secs())]
+    #[error("{title:?}, step {step}: {} of {cells} cells are wrong after {} s:\n{table}\n{}", .wrong.len(), .within.as_secs(), list(.wrong))]
     Wrong {
         /// Which scenario.
         title: String,
@@ -70,6 +70,8 @@ pub struct Table {
     pub world: World,
     /// Where each pod asks from.
     pub places: BTreeMap<PodId, Place>,
+    /// The node each pod runs on.
+    pub nodes: BTreeMap<PodId, String>,
 }
 
 fn api(attempt: impl Into<String>) -> impl FnOnce(kube::Error) -> LiveError {
@@ -209,6 +211,19 @@ impl Table {
         let address = addresses.iter().find(|address| address.is_ipv6() == cell.v6)?;
         Some(SocketAddr::new(*address, cell.port))
     }
+}
+
+/// The wrong cells, each by name; of very many the first.
+fn list(wrong: &[(Cell, bool)]) -> String {
+    const ENOUGH: usize = 40;
+    let mut text = String::new();
+    for (cell, open) in wrong.iter().take(ENOUGH) {
+        let _ = writeln!(text, "  {cell} is {}", if *open { "open" } else { "closed" });
+    }
+    if wrong.len() > ENOUGH {
+        let _ = writeln!(text, "  and {} more", wrong.len() - ENOUGH);
+    }
+    text
 }
 
 /// Rows ask, columns are asked: `.` as it should be, `+` open and should not, `-` closed and should not.

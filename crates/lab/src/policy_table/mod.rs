@@ -7,6 +7,8 @@
 //! them.
 
 mod cell;
+mod doors;
+mod evidence;
 mod expect;
 pub mod live;
 pub mod model;
@@ -16,6 +18,8 @@ mod scenario;
 mod tests;
 
 pub use cell::{Cell, PORTS, PodId, cells};
+pub use doors::{Door, Doors};
+pub use evidence::gather;
 pub use expect::{Expectation, NotAnExpectation};
 pub use raise::raise;
 pub use scenario::{Expanded, Scenario, ScenarioError, Step, World, pod_manifest, scenarios};

@@ -38,10 +38,12 @@ pub async fn raise(lab: &Lab, prefix: &str, patience: Duration) -> Result<Table>
         let done = namespaces.patch(&name, &apply, &Patch::Apply(&namespace)).await;
         done.during(format!("making namespace {name}"))?;
     }
-    for (at, id) in PodId::all().enumerate() {
+    let dealt: BTreeMap<PodId, String> =
+        PodId::all().enumerate().map(|(at, id)| (id, nodes[at % nodes.len()].clone())).collect();
+    for (id, node) in &dealt {
         let namespace = world.namespace(id.namespace);
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-        let manifest = pod_manifest(id, &world, &nodes[at % nodes.len()]);
+        let manifest = pod_manifest(*id, &world, node);
         loop {
             let done = pods.patch(&id.name.to_string(), &apply, &Patch::Apply(&manifest)).await;
             // A real API server asks for the namespace's service account, which is a moment behind.
@@ -81,7 +83,7 @@ pub async fn raise(lab: &Lab, prefix: &str, patience: Duration) -> Result<Table>
         places.insert(id, in_lab::place(lab, &target)?);
     }
     world.ranges = ranges(&world);
-    Ok(Table { client, world, places })
+    Ok(Table { client, world, places, nodes: dealt })
 }
 
 fn started(short: char, pod: &Pod) -> Option<(PodId, Vec<IpAddr>)> {
