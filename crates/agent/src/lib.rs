@@ -13,6 +13,7 @@ pub mod host_init;
 pub mod on_host;
 pub mod pods;
 mod run;
+mod stale_flows;
 pub mod switch;
 mod zero_snat;
 pub mod zone;

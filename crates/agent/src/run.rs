@@ -96,7 +96,8 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
     if datapath == Datapath::Userspace {
         let ovs_run = agent.config.paths.ovs_run.clone();
-        tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run));
+        tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run.clone()));
+        tasks.spawn(crate::stale_flows::forget(ovs_run));
     }
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);

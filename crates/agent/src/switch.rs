@@ -26,6 +26,18 @@ pub fn datapath() -> Datapath {
     if Path::new("/sys/module/openvswitch").exists() { Datapath::Kernel } else { Datapath::Userspace }
 }
 
+/// The first two numbers of a switch's version; the highest there are where it says something else.
+pub(crate) async fn version(switch: &Control) -> Result<(u32, u32), ControlError> {
+    Ok(read_version(&switch.version().await?))
+}
+
+/// Of `3.1.0`, or of `ovs-vswitchd (Open vSwitch) 3.1.0`.
+fn read_version(text: &str) -> (u32, u32) {
+    let number = text.lines().next().and_then(|line| line.split_whitespace().last()).unwrap_or_default();
+    let mut numbers = number.split('.').map(|number| number.parse::<u32>().unwrap_or(u32::MAX));
+    (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX))
+}
+
 /// Makes sure that the switch has an identity, by which other nodes send to it. One it has is kept; a switch that has
 /// lost its database gets the one this node was last known by, because that is where others send to.
 pub async fn identity(switch: &Client, last_known: &Node) -> Result<String, SettleError> {
@@ -77,5 +89,22 @@ pub async fn follow_flows(run: PathBuf, has: watch::Sender<bool>) {
             tell(false);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers_and_unknown_ones_are_new() {
+        for (text, numbers) in
+            [("2.17.9", (2, 17)), ("3.1.0", (3, 1)), ("ovs-vswitchd (Open vSwitch) 3.10.1\nDPDK 22", (3, 10))]
+        {
+            assert_eq!(read_version(text), numbers, "{text}");
+        }
+        for text in ["unknown", ""] {
+            assert!(read_version(text) > (1000, 0), "{text}");
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! What OVN must not ask of a switch that would end by it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use netferry_ovs::Client;
 use netferry_ovs::table::Table;
 use netferry_ovs::tables::vswitch::Datapath as DatapathRow;
 use netferry_ovs::transaction::Transaction;
-use netferry_ovs::unixctl::{Control, ControlError};
+use netferry_ovs::unixctl::Control;
 use netferry_ovs::value::Datum;
+
+use crate::switch;
 
 /// What OVN asks the switch for on every connection if the switch says it can: a source translation to nothing, which
 /// gives another port to a connection that would look like one there is.
@@ -22,19 +24,20 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// (`conn_update_state`) when a packet finds one of those where it expected the first: some hundred connections between
 /// pods that policies open and close are enough, and every flow through the node is gone until it is started again. A
 /// port that would be given twice is rare, and costs one connection.
-pub(crate) async fn forgo(switch: Client, ovs_run: PathBuf) {
+pub(crate) async fn forgo(database: Client, ovs_run: PathBuf) {
     loop {
-        let claimed = switch
+        let claimed = database
             .until(|snapshot| {
                 let says_so =
                     |row: &DatapathRow| row.capabilities.get(ZERO_SNAT).is_some_and(|it| it == "true");
                 snapshot.all::<DatapathRow>().ok()?.into_iter().find(|entry| says_so(&entry.row))
             })
             .await;
-        match version(&ovs_run).await {
-            Ok(version) if is_before_3_2(&version) => {}
+        let version = async { switch::version(&Control::find(&ovs_run, "ovs-vswitchd").await?).await };
+        match version.await {
+            Ok(version) if version < (3, 2) => {}
             // A switch that is exchanged for another is started again, and the agent with it or before it.
-            Ok(version) => return tracing::debug!(version, "the switch may translate to nothing"),
+            Ok(version) => return tracing::debug!(?version, "the switch may translate to nothing"),
             Err(error) => {
                 tracing::debug!(%error, "asking the switch for its version");
                 tokio::time::sleep(AGAIN).await;
@@ -47,7 +50,7 @@ pub(crate) async fn forgo(switch: Client, ovs_run: PathBuf) {
         let mut transaction = Transaction::new();
         transaction.comment("netferry agent: no translations to nothing");
         transaction.update(DatapathRow::DECL.name, claimed.uuid, columns);
-        match switch.transact(&transaction).await {
+        match database.transact(&transaction).await {
             Ok(_) => tracing::info!("the switch is not asked for source translations to nothing"),
             Err(error) => {
                 tracing::warn!(%error, "the switch is still asked for source translations to nothing");
@@ -55,32 +58,5 @@ pub(crate) async fn forgo(switch: Client, ovs_run: PathBuf) {
         }
         // What was written is in the copy a moment later; the same row must not be written twice meanwhile.
         tokio::time::sleep(AGAIN).await;
-    }
-}
-
-async fn version(ovs_run: &Path) -> Result<String, ControlError> {
-    Control::find(ovs_run, "ovs-vswitchd").await?.version().await
-}
-
-/// Of `3.1.0`, or of `ovs-vswitchd (Open vSwitch) 3.1.0`.
-fn is_before_3_2(version: &str) -> bool {
-    let number = version.lines().next().and_then(|line| line.split_whitespace().last()).unwrap_or_default();
-    let mut numbers = number.split('.').map(|number| number.parse::<u32>().unwrap_or(u32::MAX));
-    let (major, minor) = (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX));
-    (major, minor) < (3, 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_switches_of_before_3_2_are_meant() {
-        for old in ["2.17.9", "3.0.1", "3.1.0", "ovs-vswitchd (Open vSwitch) 3.1.0\n"] {
-            assert!(is_before_3_2(old), "{old}");
-        }
-        for new in ["3.2.0", "3.10.1", "4.0", "unknown", ""] {
-            assert!(!is_before_3_2(new), "{new}");
-        }
     }
 }

@@ -284,6 +284,20 @@ impl World {
         run("ovs-vsctl", &self.paths().switch_socket(), &["--no-wait"], arguments)
     }
 
+    /// `ovs-ofctl` on a bridge.
+    pub(crate) fn ofctl(&self, bridge: &str, command: &str, flow: &str) -> Option<String> {
+        let socket = format!("unix:{}", self.paths().ovs_run.join(format!("{bridge}.mgmt")).display());
+        output(Command::new("ovs-ofctl").args([command, &socket, flow]))
+    }
+
+    /// `ovs-appctl` on the switch.
+    pub(crate) fn appctl(&self, arguments: &[&str]) -> Option<String> {
+        let run = self.paths().ovs_run;
+        let pid = std::fs::read_to_string(run.join("ovs-vswitchd.pid")).ok()?;
+        let socket = run.join(format!("ovs-vswitchd.{}.ctl", pid.trim()));
+        output(Command::new("ovs-appctl").arg("-t").arg(socket).args(arguments))
+    }
+
     /// `ovn-nbctl`.
     pub(crate) fn nbctl(&self, arguments: &[&str]) -> Option<String> {
         run("ovn-nbctl", &self.paths().northbound_socket(), &[], arguments)
@@ -387,8 +401,12 @@ impl Drop for World {
 
 fn run(program: &str, socket: &Path, before: &[&str], arguments: &[&str]) -> Option<String> {
     let database = format!("--db=unix:{}", socket.display());
-    let done =
-        Command::new(program).args(["--timeout=5", &database]).args(before).args(arguments).output().ok()?;
+    output(Command::new(program).args(["--timeout=5", &database]).args(before).args(arguments))
+}
+
+/// What a command prints; nothing if it fails.
+fn output(command: &mut Command) -> Option<String> {
+    let done = command.output().ok()?;
     done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }
 
@@ -401,7 +419,7 @@ fn start_switch(run: &Path) -> Leashed {
         ovsdb-server $run/conf.db --remote=punix:$run/db.sock --unixctl=$run/ovsdb.ctl --no-chdir </dev/null & database=$!
         until ovs-vsctl --db=unix:$run/db.sock --no-wait init; do :; done
         ovs-vsctl --db=unix:$run/db.sock --no-wait set open . external_ids:system-id=chassis-1 other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
-        $vswitchd unix:$run/db.sock --pidfile=$run/ovs-vswitchd.pid --no-chdir --log-file=$run/vswitchd.log </dev/null & switch=$!
+        $vswitchd unix:$run/db.sock --pidfile=$run/ovs-vswitchd.pid --no-chdir --enable-dummy --log-file=$run/vswitchd.log </dev/null & switch=$!
         read _; kill -9 $switch $database; wait"#;
     Leashed::start(script, &[run.to_str().expect("a path")])
 }

@@ -188,3 +188,46 @@ async fn a_switch_that_would_end_by_it_is_not_asked_for_translations_to_nothing(
     }
     until("the capability taken back again", refused).await;
 }
+
+/// Two decisions cover one packet when the rules change under them: a switch that looks up what to correct by its
+/// packet corrects one of them twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_does_not_follow_rules_that_are_no_more() {
+    let (world, _agent) = two_nodes().await;
+    // Only a correction or somebody's order takes a decision away.
+    let bridge =
+        ["--", "add-br", "odd", "--", "set", "bridge", "odd", "datapath_type=dummy", "fail-mode=secure"];
+    world.vsctl(&[&["set", "open", ".", "other_config:max-idle=3600000"], &bridge[..]].concat()).unwrap();
+    for port in ["in", "left", "right"] {
+        world.vsctl(&["add-port", "odd", port, "--", "set", "interface", port, "type=dummy"]).unwrap();
+    }
+    let packet = |to: &str| {
+        let packet = format!(
+            "in_port(1),eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02),eth_type(0x0800),\
+             ipv4(src=192.0.2.1,dst={to},proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)"
+        );
+        world.appctl(&["netdev-dummy/receive", "in", &packet])
+    };
+    until("a port to send from", || packet("10.7.0.1")).await;
+    until("ports to send to", || world.ofctl("odd", "add-flow", "ip,nw_dst=10.9.0.0/16,actions=left,right"))
+        .await;
+    let rule = |rule: &str| {
+        world.ofctl("odd", "del-flows", "ip,nw_dst=10.1.0.0/16").unwrap();
+        world.ofctl("odd", "add-flow", rule).unwrap();
+    };
+    let sent = |to: &str, actions: &str| {
+        packet(to)?;
+        let all = world.appctl(&["dpctl/dump-flows", "--names", "dummy@ovs-dummy"])?;
+        let mut covering = all.lines().filter(|line| line.contains("dst=10.1.")).peekable();
+        covering.peek()?;
+        covering.all(|line| line.ends_with(actions)).then_some(())
+    };
+    packet("10.9.0.1").unwrap();
+    rule("ip,nw_dst=10.1.2.0/24,actions=right");
+    until("a decision for few", || sent("10.1.2.2", "actions:right")).await;
+    rule("ip,nw_dst=10.1.0.0/16,actions=right,left");
+    until("the decision corrected", || sent("10.1.2.2", "actions:right,left")).await;
+    until("a decision for many", || sent("10.1.0.2", "actions:right,left")).await;
+    rule("ip,nw_dst=10.1.0.0/16,actions=left");
+    until("no decision of before", || sent("10.1.2.2", "actions:left")).await;
+}
