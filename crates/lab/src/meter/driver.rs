@@ -25,6 +25,8 @@ use crate::programs::probe::Protocol;
 pub(super) const WAKE: Token = Token(0);
 /// While the last packets are waited for, clocks are looked at this often.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
+/// What is later than this is not sent.
+const LATE: Duration = Duration::from_millis(20);
 /// A gap shorter than this, or than a few packets, is the ordinary life of a busy machine.
 const WORTH_LISTING: Duration = Duration::from_millis(100);
 
@@ -85,6 +87,18 @@ struct Leaving {
     place: String,
     until: At,
     done: Reply<()>,
+}
+
+/// Whether what was due `at` is still to be sent, and when the next is due.
+///
+/// A thread that was late does not make up for it: everything that waited would leave at once, and a burst loses
+/// packets that the path would not. Every flow keeps its place among the others, or one late moment would make all of
+/// them burst together from then on.
+fn turn(at: At, now: At, interval: Duration) -> (bool, At) {
+    let late = now.saturating_sub(at);
+    let missed = late.as_nanos() / interval.as_nanos().max(1);
+    let next = at + interval * u32::try_from(missed + 1).unwrap_or(u32::MAX);
+    (late <= LATE, next)
 }
 
 pub(super) struct Driver {
@@ -214,11 +228,9 @@ impl Driver {
         {
             self.due.pop();
             let running = &mut self.flows[index];
-            // A thread that was late does not make up for it: a burst would lose packets that the path would not.
-            let interval = running.flow.interval();
-            let next = if at + interval > now { at + interval } else { now + interval };
+            let (in_time, next) = turn(at, now, running.flow.interval());
             self.due.push(Reverse((next, index)));
-            if !running.paused {
+            if in_time && !running.paused {
                 running.tick(index, &mut self.ground);
             }
         }
@@ -461,5 +473,36 @@ impl Running {
 
     fn touches(&self, place: &str) -> bool {
         self.flow.from.name == place || self.flow.reflectors.iter().any(|r| r.place.name == place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_were_late_keep_their_places_and_do_not_burst() {
+        let ms = Duration::from_millis;
+        let interval = ms(100);
+        let mut due: Vec<At> = (0..100).map(ms).collect();
+        // The thread comes to it after half a second of something else.
+        let now = ms(500);
+        let sent = due.iter_mut().filter_map(|at| {
+            let (in_time, next) = turn(*at, now, interval);
+            *at = next;
+            in_time.then_some(())
+        });
+        assert_eq!(sent.count(), 0);
+        assert!(due.iter().all(|at| *at > now && *at <= now + interval), "{due:?}");
+        due.dedup();
+        assert_eq!(due.len(), 100);
+    }
+
+    #[test]
+    fn what_is_a_little_late_is_sent_and_the_next_is_not_later_for_it() {
+        let (at, interval) = (Duration::from_millis(40), Duration::from_millis(10));
+        assert_eq!(turn(at, at, interval), (true, at + interval));
+        assert_eq!(turn(at, at + interval / 2, interval), (true, at + interval));
+        assert_eq!(turn(at, at + LATE, interval), (true, at + LATE + interval));
     }
 }
