@@ -8,6 +8,8 @@
 mod bench;
 mod large;
 mod notes;
+mod paths;
+mod policies;
 mod processes;
 mod report;
 
@@ -31,7 +33,8 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 1] = [&large::SCENARIO];
+const SCENARIOS: [&Scenario; 6] =
+    [&policies::SCENARIO, &paths::DUAL, &paths::SIX, &paths::KUBE, &paths::TEN, &large::SCENARIO];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +53,7 @@ fn main() -> ExitCode {
         let section = report::Section {
             name: scenario.name,
             shows: scenario.shows,
-            command: format!("make soak SCENARIOS={}", scenario.name),
+            command: command(scenario.name),
             setting: report::Setting::here(),
             took,
             lines: &notes.lines,
@@ -71,6 +74,15 @@ fn main() -> ExitCode {
     }
     eprintln!("soak: failed: {}", failed.join(", "));
     ExitCode::FAILURE
+}
+
+/// What ran it: what is not optimised is not what `make soak` measures.
+fn command(name: &str) -> String {
+    if cfg!(debug_assertions) {
+        format!("cargo test -p netferry-cli --test soak -- {name}")
+    } else {
+        format!("make soak SCENARIOS={name}")
+    }
 }
 
 /// Runs one to its end, whatever that is.

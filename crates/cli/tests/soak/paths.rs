@@ -1,0 +1,76 @@
+//! Every kind of path, in clusters of every kind.
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use netferry_lab::meter::{Limits, Meter, Sizes};
+use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
+use netferry_lab::{ControlPlane, Families, Options};
+
+use crate::Scenario;
+use crate::bench::{options, up};
+use crate::notes::Notes;
+
+pub(crate) const DUAL: Scenario = Scenario {
+    name: "paths-dual",
+    shows: "Nothing is lost on any kind of path of three nodes with IPv4 and IPv6, by UDP, TCP and ICMP, at any size up \
+            to the MTU.",
+    run: |notes| run(notes, Options { families: Families::Dual, ..options(3) }).boxed_local(),
+};
+
+pub(crate) const SIX: Scenario = Scenario {
+    name: "paths-v6",
+    shows: "The same with IPv6 alone.",
+    run: |notes| run(notes, Options { families: Families::V6, ..options(3) }).boxed_local(),
+};
+
+pub(crate) const KUBE: Scenario = Scenario {
+    name: "paths-kube",
+    shows: "The same under the real control plane, with operator and agents in the roles they are deployed with.",
+    run: |notes| {
+        async {
+            let control_plane = ControlPlane::Kube { assets: netferry_testkit::assets()? };
+            run(notes, Options { families: Families::Dual, control_plane, ..options(3) }).await
+        }
+        .boxed_local()
+    },
+};
+
+pub(crate) const TEN: Scenario = Scenario {
+    name: "paths-10-nodes",
+    shows: "The same with ten nodes.",
+    run: |notes| run(notes, Options { families: Families::Dual, ..options(10) }).boxed_local(),
+};
+
+/// Everything may take this long, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long is measured.
+const MEASURED: Duration = Duration::from_secs(60);
+
+async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let lab = up(&options);
+    notes.line(format!("- {} nodes, ready after {:.1} s", options.nodes, began.elapsed().as_secs_f32()));
+    let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
+    let selection =
+        Selection { udp: Some(Sizes::mixed()), icmp: Some(Sizes::mixed()), ..Selection::default() };
+    let flows = flows(&sites, &selection);
+    for kind in Kind::ALL.into_iter().filter(|kind| !flows.iter().any(|flow| flow.kind == kind.word())) {
+        notes.problem(format!("no flow of kind {kind}"));
+    }
+    for silent in preflight(&flows, PATIENCE, |_| {})? {
+        notes.problem(format!("{}: {}", silent.flow, silent.why));
+    }
+    let count = flows.len();
+    let meter = Meter::start(flows)?;
+    tokio::time::sleep(MEASURED).await;
+    let report = meter.finish(Duration::from_secs(5))?;
+    let directions = || report.flows.iter().flat_map(|flow| flow.directions());
+    let sent: u64 = directions().map(|direction| direction.sent).sum();
+    let lost: u64 = directions().map(|direction| direction.lost).sum();
+    notes.line(format!("- {count} flows for {} s: {sent} packets, {lost} lost", MEASURED.as_secs()));
+    if !report.verdict(Limits::NONE_LOST).passed {
+        notes.problem(format!("{report}"));
+    }
+    Ok(())
+}
