@@ -45,12 +45,12 @@ pub(crate) async fn forget(ovs_run: PathBuf) {
 /// Until the switch answers no more.
 async fn follow(switch: &Control) -> Result<Infallible, ControlError> {
     // Whoever followed it before may have ended between a change and this.
-    let mut known = None;
-    let mut times = 0;
+    let mut times = 1;
+    let mut known = changes(switch).await?;
     loop {
         let now = changes(switch).await?;
-        if known != Some(now) {
-            (known, times) = (Some(now), TIMES);
+        if known != now {
+            (known, times) = (now, TIMES);
         }
         if times > 0 {
             switch.command("revalidator/purge", &[]).await?;
