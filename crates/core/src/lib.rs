@@ -5,6 +5,7 @@
 //! reads a clock, a file, a socket or a random number, and nothing in it knows the wire shapes of Kubernetes, of
 //! netlink or of OVSDB; the shells around it translate.
 
+pub mod error;
 pub mod label;
 pub mod mtu;
 pub mod name;

@@ -39,18 +39,7 @@ impl LabError {
 
     /// The attempt and all its causes, in one line.
     pub fn chain(&self) -> String {
-        let mut line = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            // Some libraries put the cause into their own text as well.
-            if !line.ends_with(&text) {
-                line.push_str(": ");
-                line.push_str(&text);
-            }
-            cause = error.source();
-        }
-        line
+        netferry_core::error::chain(self)
     }
 }
 

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use netferry_cni::{Answer, Ask, CniError, CniResult, Code, Spent};
+use netferry_core::error::chain;
 use netferry_core::mtu::Mtu;
 use netferry_core::name::ObjectName;
 use netferry_core::overlay::cluster::{Node, Pod};
@@ -229,19 +230,4 @@ impl Pods {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// An error and its causes as one line: who reads a runtime's log has nothing else.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

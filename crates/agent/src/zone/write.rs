@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use netferry_core::error::chain;
 use netferry_core::overlay::rows::{Change, RowName, Rows};
 use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::{CallError, Client, Desired, DiffError, Owner, RowKey, SettleError, Watcher};
@@ -258,15 +259,4 @@ impl Failure {
     fn slow() -> Failure {
         Failure::Away("no answer in time".to_owned())
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

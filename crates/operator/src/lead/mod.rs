@@ -24,6 +24,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use kube::Client;
+use netferry_core::error::chain;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -256,21 +257,6 @@ impl Candidate {
     fn entry(&self, transitions: u32) -> Entry<'_> {
         Entry { holder: Some(&self.me), transitions, duration: self.timing.duration }
     }
-}
-
-/// An error and its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.ends_with(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-        cause = error.source();
-    }
-    line
 }
 
 #[cfg(test)]

@@ -21,8 +21,9 @@ use super::Overlay;
 use super::decide::NodeWrite;
 use super::problem::{About, Problem};
 use super::round::RoundError;
-use crate::lead::{ActError, chain};
+use crate::lead::ActError;
 use crate::report;
+use netferry_core::error::chain;
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;

@@ -24,7 +24,8 @@ use kube::runtime::events::{Recorder, Reporter};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
-use crate::lead::{Leadership, chain};
+use crate::lead::Leadership;
+use netferry_core::error::chain;
 use problem::Problem;
 use round::RoundError;
 use watch::Watches;

@@ -17,7 +17,7 @@ use netferry_translate::applicant::lacks_address;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::lead::chain;
+use netferry_core::error::chain;
 
 /// What of a node a decision depends on.
 ///
