@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use netferry_ovs::tables::southbound::{self, SbGlobal};
 use netferry_ovs::unixctl::Control;
+use netferry_ovs::{Client, Options, Spec};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
@@ -79,6 +81,8 @@ pub struct Daemon {
     log: PathBuf,
     socket: Option<PathBuf>,
     database: Option<Database>,
+    /// The southbound database, if it ends by a fault of its own where that is empty.
+    needs_global: Option<PathBuf>,
 }
 
 impl Daemon {
@@ -92,6 +96,7 @@ impl Daemon {
             log: paths.ovn_log.join(log),
             socket: None,
             database: None,
+            needs_global: None,
         }
     }
 
@@ -107,6 +112,11 @@ impl Daemon {
 
     pub(super) fn keeping(mut self, database: Database) -> Daemon {
         self.database = Some(database);
+        self
+    }
+
+    pub(super) fn once_filled(mut self, southbound: PathBuf) -> Daemon {
+        self.needs_global = Some(southbound);
         self
     }
 
@@ -130,6 +140,9 @@ impl Daemon {
             database.prepare().await.map_err(|source| self.unprepared(source))?;
         }
         self.end_what_cannot_be_reached().await;
+        if let Some(southbound) = &self.needs_global {
+            filled(southbound).await;
+        }
         if let Err(error) = self.start().await {
             let Some(database) = &self.database else { return Err(error) };
             // The file is what most likely keeps it. Putting it aside loses nothing that is not made anew from the
@@ -206,6 +219,21 @@ impl Daemon {
         let said =
             if said.is_empty() { format!("{}; see {}", done.status, self.log.display()) } else { said };
         Err(StartError::Refused { daemon: self.name.clone(), said })
+    }
+}
+
+/// Waits until `ovn-northd` has made the southbound database's first row, for as long as that can take: a daemon that
+/// would end without it is started again anyway.
+async fn filled(southbound: &Path) {
+    let Ok(remote) = format!("unix:{}", southbound.display()).parse() else { return };
+    let row = async {
+        let spec = Spec::new(southbound::DATABASE).table::<SbGlobal>();
+        let client = Client::connect(spec, vec![remote], Options::default()).await.ok()?;
+        client.until(|rows| rows.single::<SbGlobal>().ok().flatten()).await;
+        Some(())
+    };
+    if !matches!(tokio::time::timeout(START_WITHIN, row).await, Ok(Some(()))) {
+        tracing::warn!("the southbound database has no global row; is ovn-northd running?");
     }
 }
 

@@ -42,9 +42,11 @@ pub fn of_zone(paths: &Paths) -> [Daemon; 4] {
             .argument(format!("--ovnnb-db={northbound}"))
             .argument(format!("--ovnsb-db={southbound}"))
             .argument(format!("--unixctl={}", paths.ovn_run.join("ovn-northd.ctl").display())),
+        // 23.03 reads the southbound database's global row without looking whether it is there.
         // It has no option for its control socket: that is where its environment says, with its process in the name.
         Daemon::new("ovn-controller", "ovn-controller", paths, "ovn-controller.log")
-            .argument(unix(paths.switch_socket())),
+            .argument(unix(paths.switch_socket()))
+            .once_filled(paths.southbound_socket()),
     ]
 }
 
