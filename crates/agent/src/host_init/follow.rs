@@ -23,6 +23,9 @@ use super::{announce, hand_over, transfer};
 /// After something the kernel refused. Long enough for it to be over, short enough for nobody to notice.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How often everything is looked at although nothing was told: the kernel does not tell of every setting.
+const RESYNC: Duration = Duration::from_secs(10);
+
 /// What host-init did at this boot, and what it did it with.
 #[derive(Clone, Debug)]
 pub struct Done {
@@ -98,7 +101,8 @@ pub async fn follow(
     let mut events = Vec::new();
     loop {
         if events.is_empty() {
-            events.push(watch.next().await?);
+            let told = tokio::time::timeout(RESYNC, watch.next()).await;
+            events.push(told.unwrap_or(Ok(Event::Resync))?);
         }
         events.extend(watch.ready()?);
         known.fell |= events.iter().any(|event| falls(event, bridge));
@@ -176,6 +180,7 @@ impl Known {
         let find = |name| super::tell(kernel.links().named(name), || format!("looking for link {name}"));
         // Neither is here: nothing can be on it. Their coming is an event.
         let (Some(to), Some(from)) = (find(bridge)?, find(uplink)?) else { return Ok(None) };
+        super::tell(super::learn_from_routers(kernel, &from, &to), || format!("settings of {bridge}"))?;
         let anew = self.fell || self.bridge.as_ref().is_some_and(|before| before.index != to.index);
         if anew {
             super::tell(self.give_back(kernel, &to), || format!("giving {bridge} back what it had"))?;

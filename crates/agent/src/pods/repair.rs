@@ -2,6 +2,7 @@
 //! links pods have.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use netferry_core::overlay::{names, rows};
 use netferry_kernel::IfName;
@@ -11,6 +12,10 @@ use tokio::sync::watch;
 
 use super::record::{self, Record};
 use super::{Pods, chain, port, wire};
+
+/// How long a port that cannot be put back is tried, and how often.
+const PATIENCE: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Keys of an interface that are ours to say; what `ovn-controller` writes beside them is its own.
 const OURS: [&str; 9] = [
@@ -34,7 +39,7 @@ impl Pods {
         let mut watcher = self.0.switch.watch(&["Interface"]);
         loop {
             let changes = watcher.next().await;
-            let mut suspects = Vec::new();
+            let (mut suspects, mut torn) = (Vec::new(), Vec::new());
             for change in &changes {
                 let Some(Ok((old, new))) = change.typed::<Interface>() else { continue };
                 // The first batch has them all: what was there before this agent, and perhaps before this boot.
@@ -46,8 +51,9 @@ impl Pods {
                 if new.is_some_and(|new| said(&new) == said(&old)) {
                     continue;
                 }
-                self.put_back(&old, &record).await;
+                torn.push((old, record));
             }
+            futures::future::join_all(torn.iter().map(|(old, record)| self.insist(old, record))).await;
             futures::future::join_all(suspects.iter().map(|record| self.bury(record))).await;
             let now = record::all(&self.0.switch.snapshot());
             let now: BTreeSet<IfName> =
@@ -79,23 +85,39 @@ impl Pods {
         }
     }
 
-    async fn put_back(&self, old: &Interface, record: &Record) {
-        let Ok(link) = IfName::new(old.name.clone()) else { return };
+    /// Puts a port back, again and again while it cannot be: if the bridge itself was taken away, OVN makes that anew a
+    /// moment later.
+    async fn insist(&self, old: &Interface, record: &Record) {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while let Err(error) = self.put_back(old, record).await {
+            tracing::warn!(pod = %record.pod, link = old.name, error = chain(&error), "putting a pod's port back");
+            if tokio::time::Instant::now() > end {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn put_back(&self, old: &Interface, record: &Record) -> Result<(), port::PortError> {
+        let Ok(link) = IfName::new(old.name.clone()) else { return Ok(()) };
         // Whoever takes it off properly holds this until the link is gone too.
         let _leaving = self.0.leaving.hold(super::del::key_of(&link)).await;
         let now = self.0.switch.snapshot();
         let there = now.named::<Interface>(&old.name).ok().flatten();
         if there.is_some_and(|there| said(&there) == said(old)) {
-            return;
+            return Ok(());
         }
         let others = record::of_port(&now, &names::pod_port(&record.pod));
         if others.iter().any(|other| other.name != old.name) {
-            return;
+            return Ok(());
         }
         match self.0.kernel.links().named(&link) {
             Ok(Some(found)) if wire::mark().owns_alias(found.alias.as_deref()) => {}
-            Ok(_) => return,
-            Err(error) => return tracing::warn!(%link, error = chain(&error), "looking at a pod's link"),
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(%link, error = chain(&error), "looking at a pod's link");
+                return Ok(());
+            }
         }
         let row = rows::Interface {
             name: old.name.clone(),
@@ -106,12 +128,9 @@ impl Pods {
             port_other_config: [("transient".to_owned(), "true".to_owned())].into(),
             external_ids: said(old),
         };
-        match port::add(&self.0.switch, &row, Strings::new()).await {
-            Ok(_) => tracing::info!(pod = %record.pod, %link, "put a pod's port back on the switch"),
-            Err(error) => {
-                tracing::warn!(pod = %record.pod, %link, error = chain(&error), "putting a pod's port back");
-            }
-        }
+        port::add(&self.0.switch, &row, Strings::new()).await?;
+        tracing::info!(pod = %record.pod, %link, "put a pod's port back on the switch");
+        Ok(())
     }
 }
 

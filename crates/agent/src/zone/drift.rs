@@ -46,7 +46,11 @@ impl Look {
 
     /// A row of ours by its key in the database.
     fn see(&mut self, table: &TableCopy, row: &Row, wanted: &Rows) {
-        let Some(key) = table.key(row, names::ID) else { return };
+        let Some(key) = table.key(row, names::ID) else {
+            // Somebody took its name away. It is ours all the same, and only comparing everything finds it.
+            self.everywhere |= is_ours(table, row);
+            return;
+        };
         let name = (table.decl().name, key);
         if wanted.contains(name.0, &name.1) {
             self.rows.insert(name);

@@ -57,6 +57,16 @@ async fn a_row_of_ours_that_nobody_wants_goes_and_one_of_others_stays() {
         (!all.contains("stray")).then_some(())
     })
     .await;
+    // One that has lost the name it is known by.
+    let nameless = "create nat type=snat external_ip=192.0.2.1 logical_ip=192.0.2.2 external_ids:netferry.dev/owner=overlay";
+    let arguments = ["--id=@stray"].into_iter().chain(nameless.split(' '));
+    let arguments = arguments.chain(["--", "add", "logical_router", "ovn_cluster_router", "nat", "@stray"]);
+    world.nbctl(&arguments.collect::<Vec<_>>()).expect("done");
+    until("the nameless one is gone", || {
+        let all = world.nbctl(&["--bare", "--columns=external_ip", "list", "nat"])?;
+        (!all.contains("192.0.2.1")).then_some(())
+    })
+    .await;
     assert!(world.nbctl(&["ls-list"]).unwrap().contains("theirs"));
 }
 
