@@ -31,6 +31,8 @@ pub(crate) enum Seen {
     DaemonSet(Box<watcher::Event<DaemonSet>>),
     Service(Box<watcher::Event<Service>>),
     EndpointSlice(watcher::Event<EndpointSlice>),
+    /// Leases cannot be watched: nobody's sign of life is heard.
+    Deaf,
 }
 
 /// Watches everything the controllers need.
@@ -39,7 +41,7 @@ pub(crate) fn watches(client: &Client) -> SelectAll<BoxStream<'static, Seen>> {
     select_all([
         followed(Api::all(all()), |event| Seen::Pod(Box::new(event))),
         followed(Api::all(all()), |event| Seen::Node(Box::new(event))),
-        followed(Api::namespaced(all(), "kube-node-lease"), Seen::Lease),
+        followed_or(Api::namespaced(all(), "kube-node-lease"), Seen::Lease, || Some(Seen::Deaf)),
         followed(Api::all(all()), |event| Seen::ReplicaSet(Box::new(event))),
         followed(Api::all(all()), |event| Seen::Deployment(Box::new(event))),
         followed(Api::all(all()), |event| Seen::DaemonSet(Box::new(event))),
@@ -55,6 +57,18 @@ fn followed<K>(
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
+    followed_or(api, seen, || None)
+}
+
+/// The same, and what there is to see in a watch that failed.
+fn followed_or<K>(
+    api: Api<K>,
+    seen: impl Fn(watcher::Event<K>) -> Seen + Send + 'static,
+    failed: fn() -> Option<Seen>,
+) -> BoxStream<'static, Seen>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
     watcher(api, watcher::Config::default())
         .default_backoff()
         .filter_map(move |event| {
@@ -62,7 +76,7 @@ where
                 Ok(event) => Some(seen(event)),
                 Err(error) => {
                     tracing::debug!(%error, "a watch of the controllers failed");
-                    None
+                    failed()
                 }
             };
             async move { seen }
@@ -268,6 +282,8 @@ impl Cache {
             Seen::EndpointSlice(event) => {
                 self.slices.see(event).into_iter().for_each(|c| self.slice(&c, dirty));
             }
+            // What was heard stays; who listens for silence has to know.
+            Seen::Deaf => {}
         }
     }
 

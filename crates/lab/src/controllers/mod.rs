@@ -116,6 +116,9 @@ impl Brain {
     }
 
     fn see(&mut self, event: cache::Seen) {
+        if matches!(event, cache::Seen::Deaf) {
+            self.nodes.was_deaf(Instant::now());
+        }
         self.cache.see(event, &mut self.dirty);
     }
 

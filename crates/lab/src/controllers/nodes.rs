@@ -88,6 +88,12 @@ impl Watchman {
         }
     }
 
+    /// While the API is gone nobody can give a sign of life, and its absence says nothing about a node: silence counts
+    /// from when there is somebody to hear again. (Real controllers lose their own lease meanwhile and start anew.)
+    pub(super) fn was_deaf(&mut self, now: Instant) {
+        self.heard.values_mut().for_each(|(_, since)| *since = now);
+    }
+
     /// The taints that drive pods off a node, each with how long it has.
     fn driving(&mut self, node: &Node, now: Instant) -> Vec<(Taint, Duration)> {
         let name = node.name_any();
@@ -314,6 +320,21 @@ mod tests {
         let What::Status(patch) = &writes[0].what else { panic!("{writes:?}") };
         assert_eq!(patch["status"]["conditions"][0]["status"], "Unknown");
         assert_eq!(patch["metadata"]["resourceVersion"], "3");
+    }
+
+    #[test]
+    fn silence_does_not_count_while_the_api_was_gone() {
+        let lease = json!({"metadata": {"name": "n", "namespace": "kube-node-lease"},
+            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
+        let cache = cache(vec![("Node", node(Some("True"), json!({}))), ("Lease", lease)]);
+        let mut watchman = Watchman::new(Patience::default());
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(watchman.look(&cache, "n", at(0)), []);
+        watchman.was_deaf(at(30));
+        watchman.was_deaf(at(60));
+        assert_eq!(watchman.look(&cache, "n", at(99)), []);
+        assert_eq!(watchman.look(&cache, "n", at(100)).len(), 1);
     }
 
     #[test]
