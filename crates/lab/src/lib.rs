@@ -31,6 +31,7 @@ pub mod container;
 pub mod controllers;
 mod enter;
 mod error;
+pub mod kills;
 mod kubelet;
 mod lab;
 pub mod meter;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use netferry_lab::kills::Part;
 use netferry_lab::meter::{Limits, Meter, Report, Running};
 use netferry_lab::paths::{self, Selection, Sites, in_lab};
-use netferry_lab::{Families, Lab, Lifetime, Options};
+use netferry_lab::{Families, Lab, Lifetime, Name, Options};
 
 use crate::exit::Failure;
 use crate::lab;
@@ -45,32 +46,13 @@ impl Default for NetworkArgs {
     }
 }
 
-/// Something that is killed while packets flow.
-struct Kill {
-    what: &'static str,
-    /// In every node, or where the control plane is.
-    nodes: bool,
-    /// Ends it; run by a shell inside.
-    script: &'static str,
-}
+/// What is killed while packets flow, everywhere at once.
+const KILLS: [Part; 3] = [Part::Agent, Part::Northd, Part::ApiServer];
 
-const KILLS: [Kill; 3] = [
-    Kill {
-        what: "the agent on every node, kill -9",
-        nodes: true,
-        script: r#"kill -9 $(pgrep -f "[n]etferry .*agent --node")"#,
-    },
-    Kill {
-        what: "ovn-northd on every node, kill -9",
-        nodes: true,
-        script: "kill -9 $(cat /run/ovn/ovn-northd.pid)",
-    },
-    Kill {
-        what: "the API server, kill -9",
-        nodes: false,
-        script: r#"kill -9 $(pgrep -f "[n]etferry apiserver")"#,
-    },
-];
+fn told(part: Part) -> String {
+    let where_ = if part.on_nodes() { " on every node" } else { "" };
+    format!("{}{where_}, kill -9", part.word())
+}
 
 pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
     lab::missing_packages()?;
@@ -109,7 +91,7 @@ pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
         totals.flows,
         totals.lost,
         totals.longest_gap_ms,
-        KILLS.map(|kill| kill.what).join("; "),
+        KILLS.map(told).join("; "),
         began.elapsed().as_secs_f32(),
     ))?;
     let verdict = report.verdict(Limits::NONE_LOST);
@@ -160,21 +142,13 @@ fn measured(
     let meter = Meter::start(flows).context("starting the meter")?;
     std::thread::sleep(args.calm);
     say("nothing was killed", &meter)?;
-    for kill in &KILLS {
-        let targets: Vec<&str> = if kill.nodes {
-            sites.nodes.iter().map(|node| node.name.as_str()).collect()
-        } else {
-            vec!["control"]
-        };
-        for target in targets {
-            let ended = lab.exec(target, "sh", &["-c", kill.script])?;
-            if !ended.status.success() {
-                let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-                return Err(Failure::Failed(anyhow!("killing {} in {target}: {why}", kill.what)));
-            }
+    let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
+    for part in KILLS {
+        for place in part.places(&nodes) {
+            part.kill(lab, &place)?;
         }
         std::thread::sleep(AFTER_A_KILL);
-        say(kill.what, &meter)?;
+        say(&told(part), &meter)?;
     }
     lab.wait_ready(PATIENCE, |_| {})?;
     say("everything is ready again", &meter)?;

@@ -1,5 +1,7 @@
 //! What a user types.
 
+#![allow(dead_code, reason = "the soak suite uses it too, and each its part")]
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 

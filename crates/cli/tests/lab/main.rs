@@ -2,8 +2,12 @@
 
 mod bench;
 mod footprint;
+mod killing;
 mod kubectl;
 mod leftovers;
 mod machines;
 mod pods;
+mod repairs;
 mod soak_page;
+mod stage;
+mod tampering;

@@ -6,12 +6,20 @@
 
 #[path = "../lab/bench.rs"]
 mod bench;
+mod kills;
+#[path = "../lab/kubectl.rs"]
+mod kubectl;
 mod large;
 mod notes;
 mod paths;
 mod policies;
 mod processes;
 mod report;
+#[path = "../lab/stage.rs"]
+mod stage;
+mod tampering;
+#[path = "../lab/tampering/mod.rs"]
+mod tampering_ground;
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -33,8 +41,16 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 6] =
-    [&policies::SCENARIO, &paths::DUAL, &paths::SIX, &paths::KUBE, &paths::TEN, &large::SCENARIO];
+const SCENARIOS: [&Scenario; 8] = [
+    &kills::SCENARIO,
+    &tampering::SCENARIO,
+    &policies::SCENARIO,
+    &paths::DUAL,
+    &paths::SIX,
+    &paths::KUBE,
+    &paths::TEN,
+    &large::SCENARIO,
+];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
