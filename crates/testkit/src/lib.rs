@@ -2,6 +2,7 @@
 
 pub mod assets;
 pub mod https;
+pub mod page;
 mod pki;
 pub mod real;
 mod supervised;

@@ -66,8 +66,9 @@ async fn run() -> anyhow::Result<()> {
     let text = report::table(&embedded, &real, &goals);
     println!("{text}");
     if let Some(path) = write {
-        let page = report::page(&text, &versions, PODS);
-        std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()))?;
+        let text = report::section(&text, &versions, PODS);
+        netferry_testkit::page::put(&path, "The embedded API server beside the real one", &text)
+            .with_context(|| format!("writing {}", path.display()))?;
         eprintln!("written to {}", path.display());
     }
     Ok(())

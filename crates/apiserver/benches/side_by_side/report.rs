@@ -1,7 +1,9 @@
-//! The table, and the page it is kept on.
+//! The table, and the section of the page it is kept on.
 
 use std::fmt::Write as _;
 use std::time::Duration;
+
+use netferry_testkit::page::{at, goal, shown};
 
 /// What was measured of one server.
 #[derive(Default)]
@@ -43,23 +45,6 @@ impl Goal {
     }
 }
 
-/// The value so far up in the sorted list.
-fn at(took: &[Duration], part: f64) -> Duration {
-    let mut sorted = took.to_vec();
-    sorted.sort();
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
-}
-
-fn shown(time: Duration) -> String {
-    let ms = time.as_secs_f64() * 1000.0;
-    match ms {
-        ms if ms >= 1000.0 => format!("{:.1} s", ms / 1000.0),
-        ms if ms >= 10.0 => format!("{ms:.0} ms"),
-        ms => format!("{ms:.2} ms"),
-    }
-}
-
 fn megabytes(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
 }
@@ -93,47 +78,24 @@ pub(crate) fn table(ours: &Column, theirs: &Column, goals: &[Goal]) -> String {
         let _ = writeln!(out, "| {what} | {ours} | {theirs} | {ratio:.1} |");
     }
     out.push('\n');
-    for goal in goals {
-        let _ = writeln!(out, "- {} ({})", goal.text, if goal.held { "held" } else { "MISSED" });
+    for one in goals {
+        out.push_str(&goal(&one.text, one.held));
     }
     out
 }
 
-/// The page under `docs/`.
-pub(crate) fn page(table: &str, versions: &[String], pods: usize) -> String {
-    let mut out = String::from("# The embedded API server beside the real one\n\n");
-    out.push_str(
-        "Written by `make bench`. One run on one machine: what carries over to another is the ratio.\n\n",
-    );
-    out.push_str(table);
-    out.push_str("\n## How it was measured\n\n");
+/// What the section of the page says.
+pub(crate) fn section(table: &str, versions: &[String], pods: usize) -> String {
+    let mut out = table.to_owned();
     let _ = writeln!(
         out,
-        "Both servers run as processes of their own, on loopback, and are asked over TLS by one kube client on the same\n\
+        "\nBoth servers run as processes of their own, on loopback, and are asked over TLS by one kube client on the same\n\
          machine. The embedded one logs to a data file, etcd to its own without waiting for the disk (nor does the\n\
          embedded one). {pods} Pods with two containers each, created into one namespace. The real server's memory is\n\
          etcd's and kube-apiserver's; kube-controller-manager runs but is not counted. Start-up is the median of five,\n\
-         certificates made before for the real server and by the process itself for the embedded one.\n"
+         certificates made before for the real server and by the process itself for the embedded one.\n\n\
+         Versions: {}.",
+        versions.join("; ")
     );
-    out.push_str("## What it was measured on\n\n");
-    for line in machine().iter().chain(versions) {
-        let _ = writeln!(out, "- {line}");
-    }
     out
-}
-
-fn machine() -> Vec<String> {
-    let field = |file: &str, name: &str| -> Option<String> {
-        let text = std::fs::read_to_string(file).ok()?;
-        let line = text.lines().find(|line| line.starts_with(name))?.split_once(':')?.1.trim().to_owned();
-        Some(line)
-    };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "an unknown processor".to_owned());
-    let memory = field("/proc/meminfo", "MemTotal").and_then(|kb| kb.split(' ').next()?.parse::<u64>().ok());
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    vec![
-        format!("{cores} × {processor}, {} GB", memory.unwrap_or_default() / 1_000_000),
-        format!("Linux {}", kernel.trim()),
-    ]
 }
