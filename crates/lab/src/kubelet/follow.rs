@@ -48,6 +48,10 @@ impl Pods {
 
     fn put(&self, pod: Pod) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
+        // A runtime of another class is somebody else's: nodes here have none.
+        if pod.spec.as_ref().is_some_and(|spec| spec.runtime_class_name.is_some()) {
+            return;
+        }
         let mut workers = self.workers();
         workers.retain(|_, worker| !worker.is_done());
         match workers.get(&uid) {
