@@ -1,14 +1,95 @@
 //! Names of nodes and of namespaced objects.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::Arc;
+
+/// Text that is cheap to clone and that values may share: of tens of thousands of pods some hundred namespaces and
+/// nodes are spoken of.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text(Arc<str>);
+
+impl Text {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether nothing else shares it.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Text {
+        Text(text.into())
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Text {
+        Text(text.as_str().into())
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> String {
+        text.as_str().to_owned()
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
 
 /// The name of a node: what Kubernetes calls a DNS subdomain.
 ///
 /// Invariant: 1 to 253 characters out of `a-z`, `0-9`, `-` and `.`, each part beginning and ending with a letter or a
 /// digit. Names of OVN objects are made from it by adding prefixes, so nothing in it needs quoting.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeName(String);
+pub struct NodeName(Text);
 
 /// Kubernetes would not accept a node of that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -17,7 +98,7 @@ pub struct NotANodeName(pub String);
 
 impl NodeName {
     /// The only way to a node name.
-    pub fn new(name: impl Into<String>) -> Result<NodeName, NotANodeName> {
+    pub fn new(name: impl Into<Text>) -> Result<NodeName, NotANodeName> {
         let name = name.into();
         let part = |part: &str| {
             let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
@@ -26,13 +107,18 @@ impl NodeName {
         if name.len() <= 253 && name.split('.').all(part) {
             Ok(NodeName(name))
         } else {
-            Err(NotANodeName(name))
+            Err(NotANodeName(name.into()))
         }
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether nothing else shares it.
+    pub fn is_alone(&self) -> bool {
+        self.0.is_alone()
     }
 }
 
@@ -60,14 +146,14 @@ impl fmt::Debug for NodeName {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// The namespace.
-    pub namespace: String,
+    pub namespace: Text,
     /// The name inside the namespace.
-    pub name: String,
+    pub name: Text,
 }
 
 impl ObjectName {
     /// The object `name` in `namespace`.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> ObjectName {
+    pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> ObjectName {
         ObjectName { namespace: namespace.into(), name: name.into() }
     }
 }

@@ -38,7 +38,7 @@ impl AtomType {
         match self {
             AtomType::Integer | AtomType::Real => Atom::Integer(0),
             AtomType::Boolean => Atom::Boolean(false),
-            AtomType::String => Atom::String(String::new()),
+            AtomType::String => Atom::from(""),
             AtomType::Uuid => Atom::Uuid(Uuid::nil()),
         }
     }
@@ -121,7 +121,7 @@ impl AtomValue for String {
         atom.as_str().map(str::to_owned)
     }
     fn to_atom(&self) -> Atom {
-        Atom::String(self.clone())
+        Atom::from(self.as_str())
     }
 }
 

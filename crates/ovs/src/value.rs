@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// A row named by what stays the same when the row is made again, instead of by its UUID.
@@ -69,8 +70,8 @@ pub enum Atom {
     Real(Real),
     /// True or false.
     Boolean(bool),
-    /// Text.
-    String(String),
+    /// Text; what many rows hold is shared by them.
+    String(Arc<str>),
     /// A reference to a row that exists.
     Uuid(Uuid),
     /// A reference to a row that the same transaction inserts under this name.
@@ -108,7 +109,7 @@ impl Atom {
             Atom::Integer(i) => json!(i),
             Atom::Real(r) => json!(r.0),
             Atom::Boolean(b) => json!(b),
-            Atom::String(s) => json!(s),
+            Atom::String(s) => json!(&**s),
             Atom::Uuid(u) => json!(["uuid", u]),
             Atom::Named(n) => json!(["named-uuid", n]),
             Atom::Key(key) => return Err(Unresolved(key.as_ref().clone())),
@@ -118,7 +119,7 @@ impl Atom {
     /// Reads an atom from the wire.
     pub fn from_wire(value: &Value) -> Result<Atom, NotAValue> {
         match value {
-            Value::String(s) => Ok(Atom::String(s.clone())),
+            Value::String(s) => Ok(Atom::from(s.as_str())),
             Value::Bool(b) => Ok(Atom::Boolean(*b)),
             Value::Number(n) => match (n.as_i64(), n.as_f64()) {
                 (Some(i), _) => Ok(Atom::Integer(i)),
@@ -141,12 +142,12 @@ impl Atom {
 
 impl From<&str> for Atom {
     fn from(value: &str) -> Atom {
-        Atom::String(value.to_owned())
+        Atom::String(value.into())
     }
 }
 impl From<String> for Atom {
     fn from(value: String) -> Atom {
-        Atom::String(value)
+        Atom::String(value.into())
     }
 }
 impl From<i64> for Atom {
@@ -173,12 +174,15 @@ impl From<RowKey> for Atom {
 /// What a column holds: a set of atoms (a scalar is a set of exactly one) or a map.
 ///
 /// Invariant: elements are sorted and distinct, so equal contents are equal values whatever the order on
-/// the wire. Kept in exact-size slices because a copy of a database has hundreds of thousands of them.
+/// the wire. Small and cheap to clone, because a copy of a database has hundreds of thousands of them and
+/// most columns of a table hold one of a few values ([`Recent`]).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Datum(Inner);
+pub struct Datum(Arc<Inner>);
 
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Invariant: a set of exactly one element is `One`.
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Inner {
+    One(Atom),
     Set(Box<[Atom]>),
     Map(Box<[(Atom, Atom)]>),
 }
@@ -186,7 +190,7 @@ enum Inner {
 impl Datum {
     /// A scalar.
     pub fn one(atom: impl Into<Atom>) -> Datum {
-        Datum(Inner::Set(Box::new([atom.into()])))
+        Datum(Arc::new(Inner::One(atom.into())))
     }
 
     /// A set; duplicates count once.
@@ -194,18 +198,29 @@ impl Datum {
         let mut atoms: Vec<Atom> = atoms.into_iter().map(Into::into).collect();
         atoms.sort_unstable();
         atoms.dedup();
-        Datum(Inner::Set(atoms.into()))
+        Datum::sorted(atoms)
+    }
+
+    fn sorted(mut atoms: Vec<Atom>) -> Datum {
+        Datum(Arc::new(match (atoms.len(), atoms.pop()) {
+            (1, Some(one)) => Inner::One(one),
+            (_, last) => {
+                atoms.extend(last);
+                Inner::Set(atoms.into())
+            }
+        }))
     }
 
     /// A map; of several values for one key the last stays.
     pub fn map<K: Into<Atom>, V: Into<Atom>>(pairs: impl IntoIterator<Item = (K, V)>) -> Datum {
         let pairs: BTreeMap<Atom, Atom> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
-        Datum(Inner::Map(pairs.into_iter().collect()))
+        Datum(Arc::new(Inner::Map(pairs.into_iter().collect())))
     }
 
     /// The elements, sorted; nothing if this is a map.
     pub fn atoms(&self) -> &[Atom] {
-        match &self.0 {
+        match &*self.0 {
+            Inner::One(atom) => std::slice::from_ref(atom),
             Inner::Set(atoms) => atoms,
             Inner::Map(_) => &[],
         }
@@ -213,15 +228,15 @@ impl Datum {
 
     /// The pairs, sorted by key; nothing if this is a set.
     pub fn pairs(&self) -> &[(Atom, Atom)] {
-        match &self.0 {
-            Inner::Set(_) => &[],
+        match &*self.0 {
+            Inner::One(_) | Inner::Set(_) => &[],
             Inner::Map(pairs) => pairs,
         }
     }
 
     /// Is this a map?
     pub fn is_map(&self) -> bool {
-        matches!(self.0, Inner::Map(_))
+        matches!(*self.0, Inner::Map(_))
     }
 
     /// Number of elements or pairs.
@@ -258,7 +273,8 @@ impl Datum {
 
     /// This value with every atom replaced.
     pub fn try_map<E>(&self, mut change: impl FnMut(&Atom) -> Result<Atom, E>) -> Result<Datum, E> {
-        Ok(match &self.0 {
+        Ok(match &*self.0 {
+            Inner::One(atom) => Datum::one(change(atom)?),
             Inner::Set(atoms) => Datum::set(atoms.iter().map(change).collect::<Result<Vec<_>, E>>()?),
             Inner::Map(pairs) => {
                 let mut out = Vec::with_capacity(pairs.len());
@@ -284,7 +300,7 @@ impl Datum {
                     pairs.insert(k.clone(), v.clone());
                 }
             }
-            return Datum(Inner::Map(pairs.into_iter().collect()));
+            return Datum(Arc::new(Inner::Map(pairs.into_iter().collect())));
         }
         let mut atoms: BTreeSet<Atom> = self.atoms().iter().cloned().collect();
         for atom in difference.atoms() {
@@ -292,16 +308,16 @@ impl Datum {
                 atoms.insert(atom.clone());
             }
         }
-        Datum(Inner::Set(atoms.into_iter().collect()))
+        Datum::sorted(atoms.into_iter().collect())
     }
 
     /// What goes over the wire.
     pub fn to_wire(&self) -> Result<Value, Unresolved> {
-        match &self.0 {
-            Inner::Set(atoms) => match atoms.as_ref() {
-                [one] => one.to_wire(),
-                many => Ok(json!(["set", many.iter().map(Atom::to_wire).collect::<Result<Vec<_>, _>>()?])),
-            },
+        match &*self.0 {
+            Inner::One(one) => one.to_wire(),
+            Inner::Set(many) => {
+                Ok(json!(["set", many.iter().map(Atom::to_wire).collect::<Result<Vec<_>, _>>()?]))
+            }
             Inner::Map(pairs) => {
                 let pairs = pairs.iter().map(|(k, v)| Ok(json!([k.to_wire()?, v.to_wire()?])));
                 Ok(json!(["map", pairs.collect::<Result<Vec<_>, Unresolved>>()?]))
@@ -338,11 +354,52 @@ impl Datum {
 
 impl fmt::Debug for Datum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Inner::Set(atoms) if atoms.len() == 1 => atoms[0].fmt(f),
+        match &*self.0 {
+            Inner::One(atom) => atom.fmt(f),
             Inner::Set(atoms) => f.debug_set().entries(atoms.iter()).finish(),
             Inner::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(k, v)| (k, v))).finish(),
         }
+    }
+}
+
+/// What a column held of late, to be shared by rows that hold the same.
+///
+/// Of most columns a few values make up nearly all rows; the others at least have the keys of their maps in common.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    held: [Option<Datum>; 4],
+    next: usize,
+}
+
+impl Recent {
+    /// The same value, sharing what it can with those before it.
+    pub(crate) fn share(&mut self, datum: Datum) -> Datum {
+        if let Some(same) = self.held.iter().flatten().find(|held| **held == datum) {
+            return same.clone();
+        }
+        let last = self.held[(self.next + self.held.len() - 1) % self.held.len()].as_ref();
+        let datum = match last {
+            Some(last) if datum.is_map() && last.is_map() => datum.like(last),
+            Some(_) | None => datum,
+        };
+        self.held[self.next] = Some(datum.clone());
+        self.next = (self.next + 1) % self.held.len();
+        datum
+    }
+}
+
+impl Datum {
+    /// This map with the keys, and the values they have in common, of another.
+    fn like(&self, other: &Datum) -> Datum {
+        let pairs = self.pairs().iter().map(|pair| {
+            let theirs = other.pairs().binary_search_by(|(key, _)| key.cmp(&pair.0)).ok();
+            match theirs.map(|at| &other.pairs()[at]) {
+                Some((key, value)) if *value == pair.1 => (key.clone(), value.clone()),
+                Some((key, _)) => (key.clone(), pair.1.clone()),
+                None => pair.clone(),
+            }
+        });
+        Datum(Arc::new(Inner::Map(pairs.collect())))
     }
 }
 
@@ -359,5 +416,37 @@ pub struct NotAValue(String);
 impl NotAValue {
     fn of(value: &Value) -> NotAValue {
         NotAValue(crate::error::shortened(&value.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_small_and_a_set_of_one_is_a_scalar() {
+        assert_eq!((size_of::<Datum>(), size_of::<Atom>()), (8, 24));
+        assert_eq!(Datum::set(["a"]), Datum::one("a"));
+        assert_eq!(Datum::set(["a", "b"]).xor(&Datum::one("b")), Datum::one("a"));
+        assert_eq!(Datum::one("a").xor(&Datum::one("a")), Datum::set::<Atom>([]));
+    }
+
+    #[test]
+    fn rows_share_what_they_have_in_common_and_nothing_else_changes() {
+        let mut recent = Recent::default();
+        let map = |owner: &str| Datum::map([("kind", "Service"), ("owner", owner)]);
+        let (a, b, again) = (recent.share(map("a")), recent.share(map("b")), recent.share(map("a")));
+        assert_eq!((&a, &b, &again), (&map("a"), &map("b"), &map("a")));
+        assert!(Arc::ptr_eq(&a.0, &again.0), "the same value is there once");
+        let text = |datum: &Datum, at: usize| match &datum.pairs()[at] {
+            (Atom::String(key), Atom::String(value)) => (Arc::as_ptr(key), Arc::as_ptr(value)),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text(&a, 0), text(&b, 0), "an entry they have in common is there once");
+        assert_eq!(text(&a, 1).0, text(&b, 1).0, "so is the key of one that differs");
+        for n in 0..10 {
+            recent.share(map(&n.to_string()));
+        }
+        assert_eq!(recent.share(map("a")), a);
     }
 }

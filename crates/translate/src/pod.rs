@@ -66,7 +66,7 @@ fn with_addresses(pod: &k8s::Pod, name: ObjectName, node: NodeName, addresses: A
         labels: labels(pod.metadata.labels.as_ref()),
         addresses,
         host_network: false,
-        ports: named_ports(pod),
+        ports: named_ports(pod).into(),
     }
 }
 

@@ -134,7 +134,7 @@ impl Reader for Namespaces {
     }
 
     fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
-        one(News::NamespaceGone(name.name))
+        one(News::NamespaceGone(name.name.into()))
     }
 }
 

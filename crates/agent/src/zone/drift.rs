@@ -6,11 +6,12 @@ use netferry_core::name::ObjectName;
 use netferry_core::net::Addresses;
 use netferry_core::overlay::names;
 use netferry_core::overlay::rows::{
-    Interface, NbGlobal, RemoteBinding, RemoteChassis, Row as _, RowName, Rows, SwitchSettings,
+    Interface, NbGlobal, RemoteBinding, RemoteChassis, Row as _, RowName, SwitchSettings,
 };
 use netferry_ovs::{Atom, Change, Datum, Index, Row, RowKey, Snapshot, TableCopy};
 
 use super::local::Attached;
+use super::model::Model;
 
 /// From so many rows at once it is cheaper to compare everything.
 const MANY: usize = 200;
@@ -45,7 +46,7 @@ impl Look {
     }
 
     /// A row of ours by its key in the database.
-    fn see(&mut self, table: &TableCopy, row: &Row, wanted: &Rows) {
+    fn see(&mut self, table: &TableCopy, row: &Row, wanted: &Model) {
         let Some(key) = table.key(row, names::ID) else {
             // Somebody took its name away. It is ours all the same, and only comparing everything finds it.
             self.everywhere |= is_ours(table, row);
@@ -73,7 +74,7 @@ fn sides<'c>(change: &'c Change, now: &'c Snapshot) -> impl Iterator<Item = (&'c
 }
 
 /// What to look at in the northbound database.
-pub(super) fn in_northbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+pub(super) fn in_northbound(changes: &[Change], wanted: &Model, now: &Snapshot) -> Look {
     let mut look = Look::default();
     for change in changes {
         if change.table == NbGlobal::TABLE {
@@ -87,7 +88,7 @@ pub(super) fn in_northbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -
 }
 
 /// Rows that are there still and were taken out of what refers to them: a load balancer out of its group.
-fn orphaned(change: &Change, now: &Snapshot, wanted: &Rows, look: &mut Look) {
+fn orphaned(change: &Change, now: &Snapshot, wanted: &Model, look: &mut Look) {
     let (Some(old), Some(new), Some(schema)) = (&change.old, &change.new, now.schema()) else { return };
     let Some(table) = now.table(change.table) else { return };
     let columns = table.decl().columns.iter().zip(old.values.iter().zip(new.values.iter()));
@@ -100,7 +101,7 @@ fn orphaned(change: &Change, now: &Snapshot, wanted: &Rows, look: &mut Look) {
 }
 
 /// What to look at in the southbound database.
-pub(super) fn in_southbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+pub(super) fn in_southbound(changes: &[Change], wanted: &Model, now: &Snapshot) -> Look {
     let mut look = Look::default();
     for (table, row) in changes.iter().flat_map(|change| sides(change, now)) {
         match table.decl().name {
@@ -122,7 +123,7 @@ pub(super) fn in_southbound(changes: &[Change], wanted: &Rows, now: &Snapshot) -
 }
 
 /// What to look at in the switch's database. Ports of pods carry our mark too, and are not the zone's to judge.
-pub(super) fn in_switch(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Look {
+pub(super) fn in_switch(changes: &[Change], wanted: &Model, now: &Snapshot) -> Look {
     let mut look = Look::default();
     for (table, row) in changes.iter().flat_map(|change| sides(change, now)) {
         let key = table.key(row, names::ID).unwrap_or_default();
@@ -131,9 +132,10 @@ pub(super) fn in_switch(changes: &[Change], wanted: &Rows, now: &Snapshot) -> Lo
                 look.rows.insert((SwitchSettings::TABLE, SwitchSettings::TABLE.to_owned()));
             }
             "Bridge" if key == names::INTEGRATION_BRIDGE => {
-                look.rows.extend(wanted.interfaces.keys().map(|name| (Interface::TABLE, name.clone())));
+                look.rows
+                    .extend(wanted.keys(Interface::TABLE).map(|name| (Interface::TABLE, name.to_owned())));
             }
-            "Port" | "Interface" if wanted.interfaces.contains_key(&key) => {
+            "Port" | "Interface" if wanted.contains(Interface::TABLE, &key) => {
                 look.rows.insert((Interface::TABLE, key));
             }
             _ => {}

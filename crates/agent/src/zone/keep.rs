@@ -127,6 +127,13 @@ impl Keeper {
         receiver
     }
 
+    /// Waits longer than usual for a database that is slow to answer.
+    pub fn wait_for_databases(&mut self, within: Duration) {
+        for store in [&mut self.northbound, &mut self.southbound, &mut self.switch] {
+            store.within = within;
+        }
+    }
+
     /// Keeps the zone until nobody tells it anything any more.
     pub async fn run(mut self) {
         let requests = Arc::clone(&self.requests.0);
@@ -145,11 +152,11 @@ impl Keeper {
                 },
                 Some(request) = requests.recv() => self.obey(request, &mut answers),
                 changes = self.northbound.changes.next() => {
-                    let look = drift::in_northbound(&changes, self.model.rows(), &self.northbound.client.snapshot());
+                    let look = drift::in_northbound(&changes, &self.model, &self.northbound.client.snapshot());
                     self.northbound.look(look);
                 }
                 changes = self.southbound.changes.next() => {
-                    let look = drift::in_southbound(&changes, self.model.rows(), &self.southbound.client.snapshot());
+                    let look = drift::in_southbound(&changes, &self.model, &self.southbound.client.snapshot());
                     self.southbound.look(look);
                 }
                 changes = self.switch.changes.next() => self.look_at_switch(&changes),
@@ -202,7 +209,7 @@ impl Keeper {
         for (name, attached) in drift::attachments(changes, &now) {
             self.model.hear_local(&name, |local| local.switch_says(&name, attached));
         }
-        self.switch.look(drift::in_switch(changes, self.model.rows(), &now));
+        self.switch.look(drift::in_switch(changes, &self.model, &now));
     }
 
     fn obey(&mut self, request: Request, answers: &mut Vec<Answer>) {
@@ -239,10 +246,9 @@ impl Keeper {
         }
         self.report(settled.left_out);
         self.introduce(&settled.change).await;
-        let rows = self.model.rows();
-        self.switch.bring(rows, &settled.change).await;
-        self.southbound.bring(rows, &settled.change).await;
-        let failed = self.northbound.bring(rows, &settled.change).await.failed;
+        self.switch.bring(&self.model, &settled.change).await;
+        self.southbound.bring(&self.model, &settled.change).await;
+        let failed = self.northbound.bring(&self.model, &settled.change).await.failed;
         if settled.host {
             let forward = self.model.forward();
             self.outlook.host.send_replace(self.model.host(forward.clone()));
@@ -250,6 +256,7 @@ impl Keeper {
         }
         self.tell_place();
         if std::mem::take(&mut self.burst) {
+            self.model.pack();
             netferry_kernel::memory::give_back();
         }
         self.ready(match &failed {

@@ -114,7 +114,7 @@ impl LocalPods {
                 labels: Labels::default(),
                 addresses: attached.addresses,
                 host_network: false,
-                ports: vec![],
+                ports: [].into(),
             }));
         }
         known.api.clone().filter(|pod| !self.withdrawn.contains(&pod.uid))

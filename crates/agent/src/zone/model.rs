@@ -5,17 +5,19 @@
 //! Pure: everything it knows was told, and a new one that is told the same is the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use netferry_core::label::Labels;
 use netferry_core::mtu::Mtu;
-use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::name::{NodeName, ObjectName, Text};
 use netferry_core::overlay::allocate::NodeId;
-use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node, Pod, Policy, Service};
+use netferry_core::overlay::cluster::{Cluster, EndpointSlice, NamedPort, Node, Pod, Policy, Service};
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::policy::PeerSet;
-use netferry_core::overlay::rows::{Change, Clash, Rows, Union};
+use netferry_core::overlay::rows::{Change, Clash, RowName, Rows, Union};
 use netferry_core::overlay::service::Forward;
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{SwitchFacts, Zone};
@@ -129,25 +131,85 @@ impl Claim {
     }
 }
 
-/// Labels, each kept once: thousands of pods carry the same ones.
-#[derive(Debug, Default)]
-struct Shared {
-    known: HashSet<Labels>,
+/// Values, each kept once: thousands of pods carry the same labels, and are on the same nodes.
+#[derive(Debug)]
+struct Once<T> {
+    known: HashSet<T>,
     /// How many there were when those that nobody carries any more were last thrown out.
     kept: usize,
 }
 
-impl Shared {
-    fn shared(&mut self, labels: Labels) -> Labels {
-        if let Some(known) = self.known.get(&labels) {
-            return known.clone();
+impl<T> Default for Once<T> {
+    fn default() -> Once<T> {
+        Once { known: HashSet::new(), kept: 0 }
+    }
+}
+
+/// A value that clones share.
+trait Share: Clone + Eq + Hash {
+    /// Whether there is no other clone of it.
+    fn is_alone(&self) -> bool;
+}
+
+impl Share for Labels {
+    fn is_alone(&self) -> bool {
+        Labels::is_alone(self)
+    }
+}
+
+impl Share for Text {
+    fn is_alone(&self) -> bool {
+        Text::is_alone(self)
+    }
+}
+
+impl Share for NodeName {
+    fn is_alone(&self) -> bool {
+        NodeName::is_alone(self)
+    }
+}
+
+impl Share for Arc<[NamedPort]> {
+    fn is_alone(&self) -> bool {
+        Arc::strong_count(self) == 1
+    }
+}
+
+impl<T: Share> Once<T> {
+    fn share(&mut self, value: &mut T) {
+        if let Some(known) = self.known.get(value) {
+            *value = known.clone();
+            return;
         }
         if self.known.len() > 2 * self.kept + 64 {
-            self.known.retain(|labels| !labels.is_alone());
+            self.known.retain(|known| !known.is_alone());
             self.kept = self.known.len();
         }
-        self.known.insert(labels.clone());
-        labels
+        self.known.insert(value.clone());
+    }
+}
+
+/// What many objects have in common, each kept once.
+#[derive(Debug, Default)]
+struct Common {
+    labels: Once<Labels>,
+    namespaces: Once<Text>,
+    nodes: Once<NodeName>,
+    ports: Once<Arc<[NamedPort]>>,
+}
+
+impl Common {
+    fn in_pod(&mut self, pod: &mut Pod) {
+        self.labels.share(&mut pod.labels);
+        self.namespaces.share(&mut pod.name.namespace);
+        self.nodes.share(&mut pod.node);
+        self.ports.share(&mut pod.ports);
+    }
+
+    fn in_slice(&mut self, slice: &mut EndpointSlice) {
+        slice.endpoints.iter_mut().filter_map(|to| to.node.as_mut()).for_each(|node| self.nodes.share(node));
+        slice.endpoints.shrink_to_fit();
+        slice.ports.shrink_to_fit();
     }
 }
 
@@ -156,6 +218,16 @@ impl Shared {
 struct Refers {
     peers: BTreeSet<PeerSet>,
     follows_all_pods: bool,
+}
+
+/// What there is to say of a part.
+#[derive(Debug, Default)]
+struct Said {
+    rows: Rows,
+    /// Of a Service: what the host forwards to it.
+    forward: Option<Forward>,
+    /// Of a policy.
+    refers: Refers,
 }
 
 /// What is new since the last time.
@@ -178,11 +250,12 @@ pub struct Model {
     mtu: Mtu,
     switch: SwitchFacts,
     cluster: Cluster,
-    labels: Shared,
+    common: Common,
     local: LocalPods,
     claims: BTreeMap<Claim, BTreeSet<NodeName>>,
     services_of_slices: BTreeMap<ObjectName, ObjectName>,
-    slices: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
+    /// Of each Service, in the order of their names.
+    slices: BTreeMap<ObjectName, Vec<(ObjectName, EndpointSlice)>>,
     refers: BTreeMap<ObjectName, Refers>,
     sets: BTreeMap<PeerSet, usize>,
     forwards: BTreeMap<ObjectName, Forward>,
@@ -203,7 +276,7 @@ impl Model {
             mtu,
             switch,
             cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
-            labels: Shared::default(),
+            common: Common::default(),
             claims: BTreeMap::new(),
             services_of_slices: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -217,9 +290,41 @@ impl Model {
         }
     }
 
-    /// All rows of the zone, as of the last [`settle`](Model::settle).
-    pub fn rows(&self) -> &Rows {
-        self.union.rows()
+    /// All rows of the zone, as of the last [`settle`](Model::settle). Computed anew.
+    pub fn rows(&self) -> Rows {
+        self.rows_in(|_| true)
+    }
+
+    /// Of those the ones whose part of the zone has rows in such tables, and perhaps others.
+    pub fn rows_in(&self, table: impl Fn(&str) -> bool) -> Rows {
+        self.rows_of_parts(self.union.parts_in(table))
+    }
+
+    /// Those of these rows that are in the zone. Computed anew.
+    pub fn pick<'n>(&self, names: impl IntoIterator<Item = &'n RowName>) -> Rows {
+        let names: Vec<&RowName> = names.into_iter().collect();
+        let parts: BTreeSet<&Part> =
+            names.iter().filter_map(|(table, key)| self.union.part_of(table, key)).collect();
+        self.rows_of_parts(parts.into_iter()).pick(names)
+    }
+
+    /// Whether the zone has such a row.
+    pub fn contains(&self, table: &str, key: &str) -> bool {
+        self.union.contains(table, key)
+    }
+
+    /// The keys of the zone's rows in a table.
+    pub fn keys(&self, table: &str) -> impl Iterator<Item = &str> {
+        self.union.keys(table)
+    }
+
+    fn rows_of_parts<'p>(&self, parts: impl Iterator<Item = &'p Part>) -> Rows {
+        let mut all = Rows::default();
+        for rows in parts.filter_map(|part| self.said_of(part).ok()) {
+            // What is in the union does not clash; what was heard since may, and is settled before it is written.
+            let _ = all.join(rows.rows);
+        }
+        all
     }
 
     /// What is known of the cluster.
@@ -267,6 +372,18 @@ impl Model {
         }
     }
 
+    /// Packs what is known closely. Maps that grew one entry at a time are half empty.
+    pub fn pack(&mut self) {
+        fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>) {
+            *map = std::mem::take(map).into_iter().collect();
+        }
+        pack(&mut self.cluster.pods);
+        pack(&mut self.cluster.services);
+        pack(&mut self.services_of_slices);
+        pack(&mut self.slices);
+        self.union.pack();
+    }
+
     /// Takes in one thing.
     pub fn hear(&mut self, news: News) {
         match news {
@@ -292,8 +409,8 @@ impl Model {
                 }
             }
             News::Pod(mut pod) => {
+                self.common.in_pod(&mut pod);
                 let name = pod.name.clone();
-                pod.labels = self.labels.shared(pod.labels);
                 if pod.node == self.me {
                     self.local.api_says(&name, Some(pod));
                     self.set_pod(&name, self.local.pod(&name));
@@ -308,7 +425,9 @@ impl Model {
                 self.local.api_says(&name, None);
                 self.set_pod(&name, self.local.pod(&name));
             }
-            News::Service(service) => {
+            News::Service(mut service) => {
+                self.common.namespaces.share(&mut service.name.namespace);
+                service.ports.shrink_to_fit();
                 let name = service.name.clone();
                 let before = self.cluster.services.insert(name.clone(), service);
                 if before.as_ref() != self.cluster.services.get(&name) {
@@ -398,7 +517,14 @@ impl Model {
         }
     }
 
-    fn hear_slice(&mut self, name: ObjectName, said: Option<(ObjectName, EndpointSlice)>) {
+    fn hear_slice(&mut self, mut name: ObjectName, mut said: Option<(ObjectName, EndpointSlice)>) {
+        self.common.namespaces.share(&mut name.namespace);
+        if let Some((service, slice)) = &mut said {
+            if let Some((known, _)) = self.cluster.services.get_key_value(service) {
+                *service = known.clone();
+            }
+            self.common.in_slice(slice);
+        }
         let service = said.as_ref().map(|(service, _)| service.clone());
         let before = match &service {
             Some(service) => self.services_of_slices.insert(name.clone(), service.clone()),
@@ -407,7 +533,7 @@ impl Model {
         if let Some(before) = before.filter(|before| service.as_ref() != Some(before))
             && let Some(slices) = self.slices.get_mut(&before)
         {
-            slices.remove(&name);
+            slices.retain(|(known, _)| *known != name);
             if slices.is_empty() {
                 self.slices.remove(&before);
             }
@@ -415,10 +541,16 @@ impl Model {
         }
         if let Some((service, slice)) = said {
             let slices = self.slices.entry(service.clone()).or_default();
-            if slices.get(&name) != Some(&slice) {
-                slices.insert(name, slice);
-                self.dirty.insert(Part::Service(service));
+            match slices.binary_search_by(|(known, _)| known.cmp(&name)) {
+                Ok(at) if slices[at].1 == slice => return,
+                Ok(at) => slices[at].1 = slice,
+                Err(at) => {
+                    // Most Services have one for ever.
+                    slices.reserve_exact(1);
+                    slices.insert(at, (name, slice));
+                }
             }
+            self.dirty.insert(Part::Service(service));
         }
     }
 
@@ -448,11 +580,11 @@ impl Model {
             for policy in self.cluster.policies_in(&name.namespace) {
                 if either(&|pod| policy.selects(pod)) {
                     self.dirty.insert(Part::Policy(policy.name.clone()));
-                    self.dirty.insert(Part::Namespace(name.namespace.clone()));
+                    self.dirty.insert(Part::Namespace(name.namespace.to_string()));
                 }
             }
         }
-        if let Some(labels) = self.cluster.namespaces.get(&name.namespace) {
+        if let Some(labels) = self.cluster.namespaces.get(&*name.namespace) {
             let addresses = |set: &PeerSet, pod: Option<&Pod>| {
                 pod.filter(|pod| set.contains(pod, labels)).map(|pod| pod.addresses)
             };
@@ -474,7 +606,7 @@ impl Model {
     }
 
     fn mark_policy(&mut self, name: ObjectName) {
-        self.dirty.insert(Part::Namespace(name.namespace.clone()));
+        self.dirty.insert(Part::Namespace(name.namespace.to_string()));
         self.dirty.insert(Part::Policy(name));
     }
 
@@ -493,7 +625,7 @@ impl Model {
         self.dirty.extend(cluster.services.keys().cloned().map(Part::Service));
         for policy in cluster.policies.keys() {
             self.dirty.insert(Part::Policy(policy.clone()));
-            self.dirty.insert(Part::Namespace(policy.namespace.clone()));
+            self.dirty.insert(Part::Namespace(policy.namespace.to_string()));
         }
         self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
     }
@@ -550,14 +682,31 @@ impl Model {
         }
     }
 
-    /// The rows of a part as of now; none for one that is no more.
+    /// The rows of a part as of now, and takes in what else follows from it.
     fn rows_of(&mut self, part: &Part) -> Result<Rows, LeftOut> {
-        let Some(node) = self.cluster.nodes.get(&self.me) else { return Ok(Rows::default()) };
+        let said = self.said_of(part)?;
+        match part {
+            Part::Node => self.host_changed = true,
+            Part::Service(name) if self.forwards.get(name) != said.forward.as_ref() => {
+                self.host_changed = true;
+                match said.forward {
+                    Some(forward) => self.forwards.insert(name.clone(), forward),
+                    None => self.forwards.remove(name),
+                };
+            }
+            Part::Policy(name) => self.refer(name, said.refers),
+            Part::Peer(_) | Part::Pod(_) | Part::Service(_) | Part::Namespace(_) | Part::PeerSet(_) => {}
+        }
+        Ok(said.rows)
+    }
+
+    /// What there is to say of a part as of now; nothing of one that is no more.
+    fn said_of(&self, part: &Part) -> Result<Said, LeftOut> {
+        let Some(node) = self.cluster.nodes.get(&self.me) else { return Ok(Said::default()) };
         let zone = Zone { networks: &self.networks, topology: &self.topology, node, mtu: self.mtu };
         let cluster = &self.cluster;
-        Ok(match part {
+        let rows = match part {
             Part::Node => {
-                self.host_changed = true;
                 let mut rows = zone.rows_of_node();
                 rows.join(zone.rows_of_switch(&self.switch))?;
                 rows
@@ -572,31 +721,27 @@ impl Model {
             },
             Part::Pod(name) => cluster.pods.get(name).map(|pod| zone.rows_of_pod(pod)).unwrap_or_default(),
             Part::Service(name) => {
-                let slices = self.slices.get(name).into_iter().flat_map(BTreeMap::values);
-                let slices: Vec<EndpointSlice> = slices.cloned().collect();
-                let service = cluster.services.get(name);
-                let forward = service.map(|service| zone.forward_of_service(service, &slices));
-                let forward = forward.filter(|forward| *forward != Forward::default());
-                if self.forwards.get(name) != forward.as_ref() {
-                    self.host_changed = true;
-                    match forward {
-                        Some(forward) => self.forwards.insert(name.clone(), forward),
-                        None => self.forwards.remove(name),
-                    };
-                }
-                service.map(|service| zone.rows_of_service(service, &slices)).unwrap_or_default()
+                let Some(service) = cluster.services.get(name) else { return Ok(Said::default()) };
+                let slices = self.slices.get(name).into_iter().flatten();
+                let slices: Vec<EndpointSlice> = slices.map(|(_, slice)| slice.clone()).collect();
+                let forward = zone.forward_of_service(service, &slices);
+                return Ok(Said {
+                    rows: zone.rows_of_service(service, &slices),
+                    forward: Some(forward).filter(|forward| *forward != Forward::default()),
+                    ..Said::default()
+                });
             }
             Part::Policy(name) => {
                 let policy = cluster.policies.get(name);
                 let said = policy.map(|policy| zone.rows_of_policy(policy, cluster)).unwrap_or_default();
                 let refers = Refers { peers: said.peers, follows_all_pods: said.follows_all_pods };
-                self.refer(name, refers);
-                said.rows
+                return Ok(Said { rows: said.rows, refers, ..Said::default() });
             }
             Part::Namespace(name) => zone.rows_of_namespace(name, cluster),
             Part::PeerSet(set) if self.sets.contains_key(set) => zone.rows_of_peer_set(set, cluster),
             Part::PeerSet(_) => Rows::default(),
-        })
+        };
+        Ok(Said { rows, ..Said::default() })
     }
 
     /// Of two nodes with the same id, chassis or tunnel address this node keeps its own, else the first by name.

@@ -9,6 +9,7 @@ use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::{CallError, Client, Desired, DiffError, Owner, RowKey, SettleError, Watcher};
 
 use super::drift::Look;
+use super::model::Model;
 use super::wanted;
 
 /// How long a transaction may take before others get their turn; it is made up for later.
@@ -61,6 +62,44 @@ impl Which {
     }
 }
 
+/// Rows that are wanted, however they are kept.
+pub(super) trait Wants {
+    /// Whether there is such a row.
+    fn has(&self, table: &str, key: &str) -> bool;
+    /// Those of these rows that there are.
+    fn some(&self, names: &BTreeSet<RowName>) -> Rows;
+    /// All that are in such tables, and perhaps others.
+    fn all(&self, table: &dyn Fn(&str) -> bool) -> Rows;
+}
+
+impl Wants for Rows {
+    fn has(&self, table: &str, key: &str) -> bool {
+        self.contains(table, key)
+    }
+
+    fn some(&self, names: &BTreeSet<RowName>) -> Rows {
+        self.pick(names)
+    }
+
+    fn all(&self, _table: &dyn Fn(&str) -> bool) -> Rows {
+        self.clone()
+    }
+}
+
+impl Wants for Model {
+    fn has(&self, table: &str, key: &str) -> bool {
+        self.contains(table, key)
+    }
+
+    fn some(&self, names: &BTreeSet<RowName>) -> Rows {
+        self.pick(names)
+    }
+
+    fn all(&self, table: &dyn Fn(&str) -> bool) -> Rows {
+        self.rows_in(table)
+    }
+}
+
 /// A database and what is known of how well it follows.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -68,6 +107,8 @@ pub(super) struct Store {
     pub(super) client: Client,
     pub(super) changes: Watcher,
     owner: Owner,
+    /// How long a transaction may take before others get their turn.
+    pub(super) within: Duration,
     /// Where it may differ from what is wanted.
     look: Look,
     /// How it went the last time, to say what is wrong once.
@@ -82,6 +123,7 @@ impl Store {
             changes: client.watch(&[]),
             client: client.clone(),
             owner,
+            within: WITHIN,
             look,
             last: Brought::default(),
         }
@@ -97,24 +139,26 @@ impl Store {
     }
 
     /// Brings the database to `rows`, of which `change` is new. What it did not take is looked at again the next time.
-    pub(super) async fn bring(&mut self, rows: &Rows, change: &Change) -> Brought {
+    pub(super) async fn bring(&mut self, wants: &impl Wants, change: &Change) -> Brought {
         let Look { everywhere, rows: suspect, strays } = std::mem::take(&mut self.look);
         let mut names: BTreeSet<RowName> = suspect;
         names.extend(change.gone.iter().filter(|(table, _)| self.which.has(table)).cloned());
-        let mut put = rows.pick(&names);
+        let mut put = wants.some(&names);
         put.join(change.put.clone()).expect("both are of the same rows");
-        let gone = names.iter().filter(|(table, key)| !rows.contains(table, key));
+        let gone = names.iter().filter(|(table, key)| !wants.has(table, key));
         let gone: Vec<RowKey> = gone.filter_map(wanted::key_of_gone).chain(strays).collect();
+        let which = self.which;
+        let all = || wants.all(&|table| which.has(table));
         let done = match self.which {
             // Of the switch only some rows are ours to decide about here: ports of pods are others'.
-            Which::Switch(_) if everywhere => self.part(rows, &gone).await,
+            Which::Switch(_) if everywhere => self.part(&all(), &gone).await,
             Which::Switch(_) => self.part(&put, &gone).await,
             Which::Northbound | Which::Southbound => {
                 let whole = everywhere || self.which.as_a_whole(&put);
                 match if whole { Err(Failure::Refused(String::new())) } else { self.part(&put, &gone).await }
                 {
                     // Whatever stands in the way of one row must not hold up the others.
-                    Err(Failure::Refused(_)) => self.whole(rows).await,
+                    Err(Failure::Refused(_)) => self.whole(&all()).await,
                     done => done,
                 }
             }
@@ -163,7 +207,7 @@ impl Store {
             return Ok(Brought::default());
         }
         let settling = self.client.settle_part(&desired, gone, &self.owner, COMMENT);
-        let done = tokio::time::timeout(WITHIN, settling).await.map_err(|_| Failure::slow())?;
+        let done = tokio::time::timeout(self.within, settling).await.map_err(|_| Failure::slow())?;
         let operations = done.map_err(Failure::of)?;
         Ok(Brought { operations, ..Brought::default() })
     }
@@ -172,7 +216,7 @@ impl Store {
     async fn whole(&self, rows: &Rows) -> Result<Brought, Failure> {
         let desired = self.which.desired(rows);
         let settling = self.client.settle_most(&desired, &self.owner, COMMENT);
-        let (done, wrong) = tokio::time::timeout(WITHIN, settling).await.map_err(|_| Failure::slow())?;
+        let (done, wrong) = tokio::time::timeout(self.within, settling).await.map_err(|_| Failure::slow())?;
         let mut troubled = BTreeMap::new();
         for error in &wrong {
             let row = error.row().cloned().unwrap_or_else(|| RowKey::new("", ""));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -43,11 +44,11 @@ pub struct Pod {
     /// Whether it lives in the host's own network. Such a pod has no port, and no policy selects it.
     pub host_network: bool,
     /// The ports its containers name.
-    pub ports: Vec<NamedPort>,
+    pub ports: Arc<[NamedPort]>,
 }
 
 /// A port a container gives a name to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NamedPort {
     /// The name.
     pub name: String,
@@ -234,5 +235,5 @@ fn in_namespace<'a, T>(
 ) -> impl Iterator<Item = &'a T> {
     let first = ObjectName::new(namespace, "");
     let from = objects.range((Bound::Included(first), Bound::Unbounded));
-    from.take_while(move |(name, _)| name.namespace == namespace).map(|(_, object)| object)
+    from.take_while(move |(name, _)| name.namespace == *namespace).map(|(_, object)| object)
 }

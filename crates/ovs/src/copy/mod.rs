@@ -13,7 +13,8 @@ pub use table::{Row, TableCopy};
 pub use watch::{Change, Watcher};
 
 use crate::protocol::{Layout, RowChange, Update};
-use crate::spec::Spec;
+use crate::spec::{Spec, TableSpec};
+use crate::value::{Datum, Recent};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -33,13 +34,17 @@ pub struct Inconsistent {
 #[derive(Debug)]
 pub struct Replica {
     now: Snapshot,
+    /// Per table, per column.
+    recent: Vec<Vec<Recent>>,
     queues: Vec<std::sync::Weak<Queue>>,
 }
 
 impl Replica {
     /// An empty copy of what `spec` asks for.
     pub fn new(spec: &Spec) -> Replica {
-        Replica { now: Snapshot::empty(spec), queues: Vec::new() }
+        let columns = |table: &TableSpec| table.decl.columns.iter().map(|_| Recent::default()).collect();
+        let recent = spec.tables.iter().map(columns).collect();
+        Replica { now: Snapshot::empty(spec), recent, queues: Vec::new() }
     }
 
     /// The rows as they are now. Cheap; later updates do not show in it.
@@ -75,7 +80,12 @@ impl Replica {
                 }
                 (RowChange::Gone, _) => None,
             };
-            net.insert((at, uuid), values.map(|values| Arc::new(Row { uuid, values })));
+            let recent = &mut self.recent[at];
+            let share = |values: Box<[Datum]>| {
+                let shared = values.into_iter().zip(recent).map(|(value, recent)| recent.share(value));
+                Arc::new(Row { uuid, values: shared.collect() })
+            };
+            net.insert((at, uuid), values.map(share));
         }
         let mut changes = Vec::new();
         for ((at, uuid), new) in net {

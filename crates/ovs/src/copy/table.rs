@@ -3,7 +3,8 @@
 use crate::spec::{Index, TableSpec};
 use crate::table::{Key, TableDecl};
 use crate::value::{Atom, Datum};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -16,8 +17,8 @@ pub struct Row {
     pub values: Box<[Datum]>,
 }
 
-/// Which rows have which values.
-type Entries = HashMap<Vec<Datum>, BTreeSet<Uuid>>;
+/// Which rows have which values, by the values' hash: the values themselves are in the rows.
+type Entries = BTreeSet<(u64, Uuid)>;
 
 /// The rows of one table.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct TableCopy {
 
 impl TableCopy {
     pub(crate) fn new(spec: &TableSpec) -> TableCopy {
-        let indexes = spec.indexes.iter().map(|index| (index.clone(), HashMap::new())).collect();
+        let indexes = spec.indexes.iter().map(|index| (index.clone(), Entries::new())).collect();
         TableCopy { decl: spec.decl, rows: BTreeMap::new(), indexes }
     }
 
@@ -65,10 +66,13 @@ impl TableCopy {
 
     /// The rows that `index` has under these values: one lookup if the index was declared, else a walk.
     pub fn find(&self, index: &Index, values: &[Datum]) -> Vec<&Arc<Row>> {
+        let has = |row: &&Arc<Row>| entry(self.decl, index, row).as_deref() == Some(values);
         if let Some((_, entries)) = self.indexes.iter().find(|(declared, _)| declared == index) {
-            return entries.get(values).into_iter().flatten().filter_map(|u| self.rows.get(u)).collect();
+            let hash = hash(values);
+            let rows = entries.range((hash, Uuid::nil())..=(hash, Uuid::max()));
+            return rows.filter_map(|(_, uuid)| self.rows.get(uuid)).filter(has).collect();
         }
-        self.rows().filter(|row| entry(self.decl, index, row).as_deref() == Some(values)).collect()
+        self.rows().filter(has).collect()
     }
 
     /// The key of a row, as the declaration makes it; `id` is the `external_ids` entry that holds it where
@@ -96,24 +100,23 @@ impl TableCopy {
             None => self.rows.remove(&uuid),
         };
         for (index, entries) in &mut self.indexes {
-            let before = old.as_ref().and_then(|row| entry(self.decl, index, row));
-            let after = new.as_ref().and_then(|row| entry(self.decl, index, row));
+            let at = |row: &Arc<Row>| entry(self.decl, index, row).map(|values| (hash(&values), uuid));
+            let (before, after) = (old.as_ref().and_then(at), new.as_ref().and_then(at));
             if before == after {
                 continue;
             }
-            if let Some(before) = before
-                && let Some(rows) = entries.get_mut(&before)
-            {
-                rows.remove(&uuid);
-                if rows.is_empty() {
-                    entries.remove(&before);
-                }
+            if let Some(before) = before {
+                entries.remove(&before);
             }
-            if let Some(after) = after {
-                entries.entry(after).or_default().insert(uuid);
-            }
+            entries.extend(after);
         }
     }
+}
+
+fn hash(values: &[Datum]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    values.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn entry(decl: &TableDecl, index: &Index, row: &Row) -> Option<Vec<Datum>> {
@@ -123,7 +126,7 @@ fn entry(decl: &TableDecl, index: &Index, row: &Row) -> Option<Vec<Datum>> {
         }
         Index::MapKey(column, key) => {
             let map = &row.values[decl.position(column)?];
-            map.get(&Atom::String(key.clone())).map(|v| vec![Datum::one(v.clone())])
+            map.get(&Atom::from(key.as_str())).map(|v| vec![Datum::one(v.clone())])
         }
     }
 }

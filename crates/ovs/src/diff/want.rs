@@ -112,7 +112,7 @@ impl Wanted {
     pub fn put(mut self, column: &str, key: impl Into<String>, value: impl Into<String>) -> Wanted {
         let datum = self.columns.remove(column).unwrap_or_else(|| Datum::map::<Atom, Atom>([]));
         let mut pairs = datum.pairs().to_vec();
-        pairs.push((Atom::String(key.into()), Atom::String(value.into())));
+        pairs.push((Atom::from(Into::<String>::into(key)), Atom::from(Into::<String>::into(value))));
         self.columns.insert(column.to_owned(), Datum::map(pairs));
         self
     }
@@ -120,7 +120,7 @@ impl Wanted {
     /// No entry of this key in a map column that others write to as well.
     #[must_use]
     pub fn unset(mut self, column: &str, key: impl Into<String>) -> Wanted {
-        self.absent.entry(column.to_owned()).or_default().insert(Atom::String(key.into()));
+        self.absent.entry(column.to_owned()).or_default().insert(Atom::from(Into::<String>::into(key)));
         self
     }
 

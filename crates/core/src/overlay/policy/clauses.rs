@@ -161,7 +161,7 @@ impl Writer<'_> {
         let none = Labels::default();
         let mut by_number: BTreeMap<Port, BTreeSet<IpNet>> = BTreeMap::new();
         for pod in self.cluster.pods.values().filter(|pod| !pod.host_network) {
-            let labels = self.cluster.namespaces.get(&pod.name.namespace).unwrap_or(&none);
+            let labels = self.cluster.namespaces.get(&*pod.name.namespace).unwrap_or(&none);
             let numbers = numbers(pod, protocol, name);
             for ip in pod.addresses.iter().filter(|_| !numbers.is_empty()) {
                 let meant = |peer: &Peer| match peer {

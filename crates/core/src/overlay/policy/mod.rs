@@ -129,7 +129,7 @@ impl Zone<'_> {
     /// Everything all policies need.
     pub fn rows_of_policies(&self, cluster: &Cluster) -> Rows {
         let (mut rows, mut peers) = (Rows::default(), BTreeSet::new());
-        let namespaces: BTreeSet<&String> = cluster.policies.keys().map(|name| &name.namespace).collect();
+        let namespaces: BTreeSet<&str> = cluster.policies.keys().map(|name| &*name.namespace).collect();
         let mut add = |part| rows.join(part).expect("identities of policies differ where the policies do");
         for policy in cluster.policies.values() {
             let of_policy = self.rows_of_policy(policy, cluster);

@@ -32,10 +32,11 @@ fn world(speaks: Speaks) -> Lab {
             let mut pod = pod(namespace, name, &node.name, node.assignment.subnets().nth(n).unwrap());
             pod.labels = Labels::from_iter([("pod", *name)]);
             let web = if j == 2 { 81 } else { 80 };
-            pod.ports = vec![
+            pod.ports = [
                 NamedPort { name: "web".into(), protocol: Protocol::Tcp, port: port(web) },
                 NamedPort { name: "dns".into(), protocol: Protocol::Udp, port: port(53) },
-            ];
+            ]
+            .into();
             lab.cluster.pods.insert(pod.name.clone(), pod);
         }
     }

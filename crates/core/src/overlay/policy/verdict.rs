@@ -99,7 +99,7 @@ fn means(cluster: &Cluster, policy: &Policy, peer: &Peer, flow: &Flow, other: &E
             .is_some_and(|ip| net.contains(&ip) && !except.iter().any(|net| net.contains(&ip))),
         Peer::Pods { namespaces, pods } => {
             let in_namespace = |namespace: &str| match namespaces {
-                None => namespace == policy.name.namespace,
+                None => policy.name.namespace == namespace,
                 Some(selector) => cluster.namespaces.get(namespace).is_some_and(|l| selector.matches(l)),
             };
             match other {

@@ -16,7 +16,7 @@ pub use other::*;
 pub use union::{Change, RowName, Union};
 
 /// A row: its table and what identifies it there.
-pub trait Row: Clone + PartialEq {
+pub trait Row: Clone + PartialEq + std::hash::Hash {
     /// The table, as its database calls it.
     const TABLE: &'static str;
 
@@ -103,8 +103,7 @@ macro_rules! tables {
 
             fn visit<P: Ord>(self, turn: &mut union::Turn<'_, P>) -> Result<(), Clash> {
                 $(for (key, row) in self.$field {
-                    let have = turn.table(|rows| &rows.$field);
-                    turn.see(have, key, row)?;
+                    turn.see(key, row)?;
                 })*
                 Ok(())
             }

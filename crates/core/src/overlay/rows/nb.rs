@@ -27,7 +27,7 @@ macro_rules! row {
 pub(crate) use row;
 
 /// The zone itself. There is one row of it and it always exists; only these columns of it are ours.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NbGlobal {
     /// The name of the zone.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct NbGlobal {
 row!(NbGlobal, "NB_Global", _this => "NB_Global".to_owned());
 
 /// A logical switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LogicalSwitch {
     /// Its name.
     pub name: String,
@@ -51,7 +51,7 @@ pub struct LogicalSwitch {
 row!(LogicalSwitch, "Logical_Switch", this => this.name.clone());
 
 /// What a switch port is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PortKind {
     /// The port of an interface somewhere.
     Interface,
@@ -65,7 +65,7 @@ pub enum PortKind {
 }
 
 /// An address a switch port may have.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortAddress {
     /// Those of the router's port it belongs to.
     Router,
@@ -91,7 +91,7 @@ impl std::fmt::Display for PortAddress {
 }
 
 /// A port of a logical switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LogicalSwitchPort {
     /// Its name.
     pub name: String,
@@ -111,7 +111,7 @@ pub struct LogicalSwitchPort {
 row!(LogicalSwitchPort, "Logical_Switch_Port", this => this.name.clone());
 
 /// A logical router.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LogicalRouter {
     /// Its name.
     pub name: String,
@@ -123,7 +123,7 @@ pub struct LogicalRouter {
 row!(LogicalRouter, "Logical_Router", this => this.name.clone());
 
 /// A port of a logical router.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LogicalRouterPort {
     /// Its name.
     pub name: String,
@@ -141,7 +141,7 @@ pub struct LogicalRouterPort {
 row!(LogicalRouterPort, "Logical_Router_Port", this => this.name.clone());
 
 /// The chassis a router's port is bound to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GatewayChassis {
     /// Its name.
     pub name: String,
@@ -157,7 +157,7 @@ pub struct GatewayChassis {
 row!(GatewayChassis, "Gateway_Chassis", this => this.name.clone());
 
 /// What a static route looks at.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteBy {
     /// The destination.
     Destination,
@@ -176,7 +176,7 @@ impl RouteBy {
 }
 
 /// A static route. A router has one per prefix and way of looking.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StaticRoute {
     /// Its router.
     pub router: String,
@@ -192,7 +192,7 @@ pub struct StaticRoute {
 row!(StaticRoute, "Logical_Router_Static_Route", this => format!("{} {} {}", this.router, this.by.ovn(), this.prefix));
 
 /// A routing policy that sends elsewhere.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RouterPolicy {
     /// Its router.
     pub router: String,
@@ -208,7 +208,7 @@ pub struct RouterPolicy {
 row!(RouterPolicy, "Logical_Router_Policy", this => format!("{} {} {}", this.router, this.priority, this.matches));
 
 /// Source address translation on a router.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Nat {
     /// Its router.
     pub router: String,
@@ -224,7 +224,7 @@ pub struct Nat {
 row!(Nat, "NAT", this => format!("{} snat {}", this.router, this.logical_ip));
 
 /// A load balancer.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LoadBalancer {
     /// Its name.
     pub name: String,
@@ -246,7 +246,7 @@ pub struct LoadBalancer {
 row!(LoadBalancer, "Load_Balancer", this => this.name.clone());
 
 /// A group of load balancers. The table has nowhere to put a mark: these are ours by their names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LoadBalancerGroup {
     /// Its name.
     pub name: String,
@@ -254,7 +254,7 @@ pub struct LoadBalancerGroup {
 row!(LoadBalancerGroup, "Load_Balancer_Group", this => this.name.clone());
 
 /// Where an ACL is attached.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AclOn {
     /// A switch.
     Switch(String),
@@ -263,7 +263,7 @@ pub enum AclOn {
 }
 
 /// Which packets an ACL sees.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AclDirection {
     /// Those that enter the switch from a port.
     FromPort,
@@ -282,7 +282,7 @@ impl AclDirection {
 }
 
 /// What an ACL does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AclAction {
     /// Lets pass what is not a connection.
     Allow,
@@ -307,7 +307,7 @@ impl AclAction {
 }
 
 /// An access control entry.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acl {
     /// Its identity, also in the external ids.
     pub id: String,
@@ -331,7 +331,7 @@ pub struct Acl {
 row!(Acl, "ACL", this => this.id.clone());
 
 /// A group of ports.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PortGroup {
     /// Its name.
     pub name: String,
@@ -343,7 +343,7 @@ pub struct PortGroup {
 row!(PortGroup, "Port_Group", this => this.name.clone());
 
 /// A set of addresses of one family.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AddressSet {
     /// Its name.
     pub name: String,

@@ -8,7 +8,7 @@ use crate::mtu::Mtu;
 use crate::net::Mac;
 
 /// Another node's switch, with where its tunnels end.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteChassis {
     /// Its identity.
     pub name: String,
@@ -32,7 +32,7 @@ impl RemoteChassis {
 
 /// Where another node's port is. The row exists once `ovn-northd` has seen the port; until then there is nothing to
 /// bind, and whenever it makes the row anew the binding is to be made anew.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteBinding {
     /// The port.
     pub port: String,
@@ -42,7 +42,7 @@ pub struct RemoteBinding {
 row!(RemoteBinding, "Port_Binding", this => this.port.clone());
 
 /// What the local switch is told about itself, in its one row; other settings there are not ours.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SwitchSettings {
     /// For `ovn-controller`.
     pub external_ids: Map,
@@ -50,7 +50,7 @@ pub struct SwitchSettings {
 row!(SwitchSettings, "Open_vSwitch", _this => "Open_vSwitch".to_owned());
 
 /// A port of the local switch, with the interface of the same name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Interface {
     /// Its name.
     pub name: String,

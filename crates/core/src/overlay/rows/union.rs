@@ -1,8 +1,10 @@
 //! The rows of a zone out of parts that change one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
-use super::{Clash, InTable, Rows, Table};
+use super::{Clash, InTable, Rows};
 
 /// A row by table and key.
 pub type RowName = (&'static str, String);
@@ -33,32 +35,73 @@ impl Change {
     }
 }
 
+/// A row that some part wants.
+#[derive(Clone, Debug)]
+struct Held<P> {
+    /// How many parts want it.
+    claims: u32,
+    /// What it is like.
+    print: u64,
+    /// One of them.
+    part: Arc<P>,
+}
+
 /// The union of the rows of many parts, such as the node, each peer, each pod, each Service and each policy.
 ///
 /// Putting in the new rows of one part costs what that part costs, however many others there are, and says what is
 /// different in the whole. A row that several parts want stays until the last of them goes.
+///
+/// Of a row only its name, a fingerprint and whose it is are kept: whoever puts parts in can compute their rows again,
+/// and of tens of thousands of rows the rows themselves would be most of the memory. Two rows of one fingerprint would
+/// be taken for the same; of 64 bits that is not worth a thought.
 #[derive(Clone, Debug)]
 pub struct Union<P: Ord> {
-    parts: BTreeMap<P, BTreeSet<RowName>>,
-    shared: BTreeMap<RowName, u32>,
-    rows: Rows,
+    parts: BTreeMap<Arc<P>, Box<[Name]>>,
+    tables: BTreeMap<&'static str, BTreeMap<Arc<str>, Held<P>>>,
 }
+
+/// A row by table and key, the key kept once.
+type Name = (&'static str, Arc<str>);
 
 impl<P: Ord> Default for Union<P> {
     fn default() -> Union<P> {
-        Union { parts: BTreeMap::new(), shared: BTreeMap::new(), rows: Rows::default() }
+        Union { parts: BTreeMap::new(), tables: BTreeMap::new() }
     }
 }
 
-impl<P: Ord + Clone> Union<P> {
-    /// All rows.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
+impl<P: Ord> Union<P> {
+    /// Whether some part has such a row.
+    pub fn contains(&self, table: &str, key: &str) -> bool {
+        self.held(table, key).is_some()
+    }
+
+    /// A part that has this row; all that do have the same.
+    pub fn part_of(&self, table: &str, key: &str) -> Option<&P> {
+        self.held(table, key).map(|held| &*held.part)
+    }
+
+    /// The keys of the rows of a table.
+    pub fn keys(&self, table: &str) -> impl Iterator<Item = &str> {
+        self.tables.get(table).into_iter().flat_map(BTreeMap::keys).map(AsRef::as_ref)
     }
 
     /// The parts there are.
     pub fn parts(&self) -> impl Iterator<Item = &P> {
-        self.parts.keys()
+        self.parts.keys().map(AsRef::as_ref)
+    }
+
+    /// The parts that have rows in tables like this.
+    pub fn parts_in(&self, table: impl Fn(&str) -> bool) -> impl Iterator<Item = &P> {
+        let some = move |names: &[Name]| names.iter().any(|name| table(name.0));
+        self.parts.iter().filter(move |(_, names)| some(names)).map(|(part, _)| part.as_ref())
+    }
+
+    /// Packs what is kept closely: maps that grew one entry at a time are half empty.
+    pub fn pack(&mut self) {
+        self.parts = std::mem::take(&mut self.parts).into_iter().collect();
+        for rows in self.tables.values_mut() {
+            *rows = std::mem::take(rows).into_iter().collect();
+        }
     }
 
     /// Puts rows in place of what a part had; no rows remove the part.
@@ -67,72 +110,94 @@ impl<P: Ord + Clone> Union<P> {
     ///
     /// On a clash with another part nothing is changed.
     pub fn replace(&mut self, part: P, rows: Rows) -> Result<Change, Clash> {
-        let before = self.parts.get(&part).cloned().unwrap_or_default();
-        let mut turn =
-            Turn { union: self, before: &before, names: BTreeSet::new(), change: Change::default() };
+        let before = self.parts.get(&part).map(|names| &**names).unwrap_or_default();
+        let mut turn = Turn { union: self, before, seen: Vec::new(), change: Change::default() };
         rows.visit(&mut turn)?;
-        let Turn { names, mut change, .. } = turn;
-        for name in before.difference(&names) {
-            if self.release(name) {
-                change.gone.insert(name.clone());
+        let Turn { mut seen, mut change, .. } = turn;
+        seen.sort_unstable();
+        let before = self.parts.remove(&part).unwrap_or_default();
+        let part = Arc::new(part);
+        let mut names = Vec::with_capacity(seen.len());
+        for (table, key, print) in seen {
+            let had = before.binary_search_by(|(t, k)| (*t, &**k).cmp(&(table, key.as_str()))).is_ok();
+            names.push((table, self.claim(table, key, print, &part, had)));
+        }
+        for name in before {
+            let stays = names.binary_search_by(|(t, k)| (*t, &**k).cmp(&(name.0, &*name.1))).is_ok();
+            if !stays && self.release(&name, &part) {
+                change.gone.insert((name.0, name.1.as_ref().to_owned()));
             }
         }
-        for name in names.difference(&before) {
-            *self.shared.entry(name.clone()).or_insert(0) += 1;
-        }
-        self.rows.overwrite(change.put.clone());
-        for (table, key) in &change.gone {
-            self.rows.remove(table, key);
-        }
-        if names.is_empty() {
-            self.parts.remove(&part);
-        } else {
-            self.parts.insert(part, names);
+        if !names.is_empty() {
+            self.parts.insert(part, names.into());
         }
         Ok(change)
     }
 
-    /// Takes one claim off a row; whether it was the last.
-    fn release(&mut self, name: &RowName) -> bool {
-        match self.shared.get_mut(name) {
-            Some(claims) if *claims > 1 => {
-                *claims -= 1;
-                false
-            }
-            Some(_) | None => {
-                self.shared.remove(name);
-                true
-            }
-        }
+    fn held(&self, table: &str, key: &str) -> Option<&Held<P>> {
+        self.tables.get(table)?.get(key)
     }
+
+    /// A part has a row now; whether it `had` it before.
+    fn claim(&mut self, table: &'static str, key: String, print: u64, part: &Arc<P>, had: bool) -> Arc<str> {
+        let rows = self.tables.entry(table).or_default();
+        let key = match rows.get_key_value(key.as_str()) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::from(key),
+        };
+        let held =
+            rows.entry(Arc::clone(&key)).or_insert_with(|| Held { claims: 0, print, part: Arc::clone(part) });
+        held.claims += u32::from(!had);
+        held.print = print;
+        held.part = Arc::clone(part);
+        key
+    }
+
+    /// Takes one claim off a row; whether it was the last.
+    fn release(&mut self, (table, key): &Name, part: &Arc<P>) -> bool {
+        let Some(rows) = self.tables.get_mut(table) else { return true };
+        let Some(held) = rows.get_mut(key).filter(|held| held.claims > 1) else {
+            rows.remove(key);
+            return true;
+        };
+        held.claims -= 1;
+        if held.part == *part {
+            // Shared rows are few; whoever else has it speaks for it from now on.
+            let has = |names: &[Name]| names.iter().any(|name| name.0 == *table && name.1 == *key);
+            let other = self.parts.iter().find(|(_, names)| has(names));
+            held.part = Arc::clone(other.map_or(part, |(other, _)| other));
+        }
+        false
+    }
+}
+
+/// What a row is like.
+fn print(row: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    row.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// One replacement while its rows are looked at; changes nothing yet.
 pub(super) struct Turn<'a, P: Ord> {
     union: &'a Union<P>,
-    before: &'a BTreeSet<RowName>,
-    names: BTreeSet<RowName>,
+    before: &'a [Name],
+    seen: Vec<(&'static str, String, u64)>,
     change: Change,
 }
 
-impl<'a, P: Ord> Turn<'a, P> {
-    pub(super) fn see<T: InTable>(&mut self, have: &Table<T>, key: String, row: T) -> Result<(), Clash> {
-        let name = (T::TABLE, key);
-        let differs = have.get(&name.1) != Some(&row);
-        if differs {
-            let claims = self.union.shared.get(&name).copied().unwrap_or(0);
-            let own = u32::from(self.before.contains(&name));
-            if claims > own {
-                return Err(Clash { table: T::TABLE, key: name.1 });
+impl<P: Ord> Turn<'_, P> {
+    pub(super) fn see<T: InTable>(&mut self, key: String, row: T) -> Result<(), Clash> {
+        let print = print(&row);
+        let held = self.union.held(T::TABLE, &key);
+        if held.is_none_or(|held| held.print != print) {
+            let own = self.before.iter().any(|name| name.0 == T::TABLE && *name.1 == *key);
+            if held.map_or(0, |held| held.claims) > u32::from(own) {
+                return Err(Clash { table: T::TABLE, key });
             }
             self.change.put.put(row);
         }
-        self.names.insert(name);
+        self.seen.push((T::TABLE, key, print));
         Ok(())
-    }
-
-    /// One table of the whole as it was before.
-    pub(super) fn table<T>(&self, of: fn(&Rows) -> &Table<T>) -> &'a Table<T> {
-        of(&self.union.rows)
     }
 }

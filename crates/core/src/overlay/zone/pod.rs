@@ -24,7 +24,7 @@ impl Zone<'_> {
                 ("requested-chassis", self.node.chassis.as_str()),
                 ("iface-id-ver", pod.uid.as_str()),
             ]),
-            external_ids: marked([("namespace", pod.name.namespace.clone()), ("pod", "true".to_owned())]),
+            external_ids: marked([("namespace", pod.name.namespace.to_string()), ("pod", "true".to_owned())]),
         })
     }
 

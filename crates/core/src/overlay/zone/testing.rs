@@ -91,7 +91,7 @@ pub(crate) fn pod(namespace: &str, name: &str, node: &NodeName, addresses: Addre
         labels: Default::default(),
         addresses,
         host_network: false,
-        ports: vec![],
+        ports: [].into(),
     }
 }
 
