@@ -55,12 +55,16 @@ docs: ## rustdoc, man pages and shell completions, under target/
 	@echo "target/doc, target/man, target/completions"
 
 .PHONY: bench
-bench: ## embedded and real API server side by side; writes docs/bench.md (minutes: builds for release)
-	$(CARGO) build --release -p netferry-cli
+bench: need-root ## API server, attaching pods, a large cluster, changes; writes docs/bench.md (builds for release, minutes; needs root)
+	@scripts/setup
+	$(CARGO) build --release -p netferry-cli -p netferry-cni
 	@assets="$$(scripts/kube-assets)" && \
 		target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
-		NETFERRY="$$target/release/netferry" NETFERRY_KUBE_ASSETS="$$assets" \
-		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$(CURDIR)/docs/bench.md"
+		NETFERRY="$$target/release/netferry" && NETFERRY_KUBE_ASSETS="$$assets" && \
+		page="$(CURDIR)/docs/bench.md" && export NETFERRY NETFERRY_KUBE_ASSETS && \
+		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$$page" && \
+		$(CARGO) bench -p netferry-lab --bench node -- --write "$$page" && \
+		$(CARGO) bench -p netferry-agent --bench scale -- --write "$$page"
 
 .PHONY: lab
 lab: need-root ## a cluster of three nodes on this machine, until `netferry lab down` (needs root)

@@ -28,6 +28,7 @@
 pub mod address;
 pub mod announce;
 pub mod conntrack;
+pub mod count;
 mod error;
 mod family;
 mod generic;

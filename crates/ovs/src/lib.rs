@@ -33,6 +33,7 @@
 
 pub mod client;
 pub mod copy;
+pub mod count;
 pub mod diff;
 mod error;
 pub mod protocol;

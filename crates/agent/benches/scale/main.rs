@@ -1,14 +1,15 @@
-//! What an agent costs in a large cluster: memory, time, and operations per change.
+//! What an agent costs in a large cluster: memory, processor, and operations per change.
 //!
 //! The cluster is in the embedded API server; the agent is a process of its own with real databases, daemons and a
-//! switch. `cargo bench -p netferry-agent --bench scale -- [NODES PODS SERVICES]`; with `NETFERRY_SCALE_API=FILE` the
-//! filled API is kept there and used again.
+//! switch. `cargo bench -p netferry-agent --bench scale -- [--write FILE] [NODES PODS SERVICES]`; with
+//! `NETFERRY_SCALE_API=FILE` the filled API is kept there and used again.
 
 #[path = "../../tests/real/world.rs"]
 mod world;
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -18,6 +19,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use netferry_agent::Config;
 use netferry_core::overlay::zone::Datapath;
+use netferry_testkit::page;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,6 +28,8 @@ use world::World;
 
 /// Namespaces the pods and Services are spread over.
 const NAMESPACES: usize = 100;
+/// Pods on the agent's own node.
+const LOCAL: usize = 110;
 /// The goal for a cluster of 1 000 nodes, 50 000 pods and 10 000 Services.
 const GOAL_MB: f64 = 60.0;
 
@@ -36,10 +40,21 @@ fn main() {
         runtime.block_on(agent(&arguments[1], &arguments[2], &arguments[3]));
         return;
     }
-    let number =
-        |at: usize, otherwise: usize| arguments.get(at).map_or(otherwise, |n| n.parse().expect("a number"));
+    let (mut write, mut numbers) = (None, Vec::new());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--write" => write = Some(PathBuf::from(arguments.next().expect("--write needs a file"))),
+            number => numbers.push(number.parse().expect("a number")),
+        }
+    }
+    let number = |at: usize, otherwise: usize| numbers.get(at).copied().unwrap_or(otherwise);
     let size = Size { nodes: number(0, 1_000), pods: number(1, 50_000), services: number(2, 10_000) };
-    runtime.block_on(measure(size));
+    let text = runtime.block_on(measure(size));
+    println!("{text}");
+    if let Some(path) = write {
+        page::put(&path, "The agent in a large cluster", &text).expect("the page is written");
+    }
 }
 
 /// The process that is measured.
@@ -53,7 +68,20 @@ async fn agent(root: &str, kubeconfig: &str, switch: &str) {
     let namespace =
         netferry_kernel::Namespace::of_process(switch.parse().expect("a process")).expect("it runs");
     let kernel = std::sync::Arc::new(netferry_kernel::Kernel::inside(namespace).expect("root"));
+    std::thread::spawn(tell_counts);
     netferry_agent::run_on(kernel, config, client).await.expect("it runs");
+}
+
+/// Answers every line with what was counted so far.
+fn tell_counts() {
+    for _ in std::io::stdin().lines() {
+        println!(
+            "{} {} {}",
+            netferry_ovs::count::operations(),
+            netferry_kernel::count::changes(),
+            netferry_kernel::count::questions()
+        );
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -63,38 +91,61 @@ struct Size {
     services: usize,
 }
 
-struct Running(Child);
+struct Running {
+    process: Child,
+    asks: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
+
+/// What an agent has asked of others so far: operations on databases, messages to the kernel that change something,
+/// and such that ask.
+type Counts = [u64; 3];
 
 impl Running {
     fn start(world: &World) -> Running {
         let kubeconfig = world.kubeconfig_file();
         let program = std::env::current_exe().expect("this program");
-        let child = Command::new(program)
+        let mut process = Command::new(program)
             .args([Path::new("agent"), world.root(), &kubeconfig])
             .arg(world.switch_process().to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
-            .spawn();
-        Running(child.expect("this program runs"))
+            .spawn()
+            .expect("this program runs");
+        let asks = process.stdin.take().expect("its input");
+        let answers = BufReader::new(process.stdout.take().expect("its output")).lines();
+        Running { process, asks, answers }
     }
 
-    fn status(&self, key: &str) -> f64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap_or_default();
+    fn counts(&mut self) -> Counts {
+        writeln!(self.asks).expect("the agent runs");
+        let line = self.answers.next().expect("the agent runs").expect("a line");
+        let mut numbers = line.split(' ').map(|number| number.parse().expect("a number"));
+        std::array::from_fn(|_| numbers.next().expect("three numbers"))
+    }
+
+    /// A number of kilobytes out of a file of `/proc`, in megabytes.
+    fn megabytes(&self, file: &str, key: &str) -> f64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
         line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or_default() / 1024.0
     }
 
+    fn resident(&self) -> f64 {
+        self.megabytes("status", "VmRSS")
+    }
+
     /// Seconds of processor time so far.
     fn cpu(&self) -> f64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
         let after = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
         let ticks =
             |at: usize| after.split(' ').nth(at).and_then(|t| t.parse::<f64>().ok()).unwrap_or_default();
@@ -102,88 +153,116 @@ impl Running {
     }
 }
 
-async fn measure(size: Size) {
+async fn measure(size: Size) -> String {
     // The filled API can be kept, for the next time.
-    let file = std::env::var_os("NETFERRY_SCALE_API").map(std::path::PathBuf::from);
+    let file = std::env::var_os("NETFERRY_SCALE_API").map(PathBuf::from);
     let filled = file.as_ref().is_some_and(|file| file.exists());
     let Size { nodes, pods, services } = size;
-    println!("{nodes} nodes, {pods} pods, {services} Services, {NAMESPACES} namespaces; 110 pods here");
+    eprintln!("{nodes} nodes, {pods} pods, {services} Services, {NAMESPACES} namespaces; {LOCAL} pods here");
     let world = World::start_with("10.128.0.0/9", file.clone()).await;
     let began = Instant::now();
     if !filled {
         fill(&world, size).await;
-        println!("API filled in {:.1} s", began.elapsed().as_secs_f64());
+        eprintln!("API filled in {:.1} s", began.elapsed().as_secs_f64());
     }
 
     let began = Instant::now();
-    let agent = Running::start(&world);
+    let mut agent = Running::start(&world);
     let rows = || {
         world
             .nbctl(&["--bare", "--columns=_uuid", "list", "load_balancer"])
             .map_or(0, |t| t.lines().filter(|l| !l.is_empty()).count())
     };
-    wait(Duration::from_secs(300), || rows() > services).await;
-    println!("all rows after {:.1} s", began.elapsed().as_secs_f64());
+    wait(Duration::from_secs(600), || rows() > services).await;
+    let all_rows = began.elapsed().as_secs_f64();
     quiet(&world).await;
-    println!(
-        "memory {:.1} MB (of it anonymous {:.1}), at most {:.1} MB; {:.1} s of processor",
-        agent.status("VmRSS"),
-        agent.status("RssAnon"),
-        agent.status("VmHWM"),
-        agent.cpu()
-    );
-    let met = agent.status("VmRSS") <= GOAL_MB;
-    println!("goal of {GOAL_MB} MB: {}", if met { "met" } else { "missed" });
+    let (resident, own) = (agent.resident(), agent.megabytes("status", "RssAnon"));
+    let share = agent.megabytes("smaps_rollup", "Pss:");
+    let (most, start) = (agent.megabytes("status", "VmHWM"), agent.cpu());
+    eprintln!("all rows after {all_rows:.1} s; {resident:.1} MB, own {own:.1}, at most {most:.1}");
 
     let slices: Api<EndpointSlice> = Api::namespaced(world.client.clone(), "ns-7");
     let pods_api: Api<Pod> = Api::namespaced(world.client.clone(), "ns-7");
+    let policies: Api<NetworkPolicy> = Api::namespaced(world.client.clone(), "ns-7");
+    let nodes_api: Api<Node> = Api::all(world.client.clone());
     let patches = PatchParams { field_manager: Some("bench".to_owned()), ..PatchParams::default() };
-    for round in 0..3 {
-        let endpoints =
-            json!([{"addresses": [format!("10.200.9.{}", round + 1)], "conditions": {"ready": true}}]);
-        let patch = json!({"endpoints": endpoints});
-        change(&world, &agent, "one Service's endpoints", async {
-            slices.patch("s-7", &patches, &Patch::Merge(patch)).await.expect("a patch");
-        })
-        .await;
-        let patch = json!({"metadata": {"labels": {"round": round.to_string()}}});
-        change(&world, &agent, "labels of a pod elsewhere that no policy speaks of", async {
-            pods_api.patch("p-7", &patches, &Patch::Merge(patch)).await.expect("a patch");
-        })
-        .await;
-        let app = if round % 2 == 0 { "gone" } else { "a0" };
-        let patch = json!({"metadata": {"labels": {"app": app}}});
-        change(&world, &agent, "a pod elsewhere enters or leaves a policy's peers", async {
-            pods_api.patch("p-107", &patches, &Patch::Merge(patch)).await.expect("a patch");
-        })
-        .await;
-    }
-    println!("memory {:.1} MB after that", agent.status("VmRSS"));
+    let mut changes = String::new();
+    let endpoints = json!([{"addresses": ["10.200.9.1"], "conditions": {"ready": true}}]);
+    let patch = json!({"endpoints": endpoints});
+    changes += &change(&mut agent, "a Service's endpoint", async {
+        slices.patch("s-7", &patches, &Patch::Merge(patch)).await.expect("a patch");
+    })
+    .await;
+    let patch = json!({"metadata": {"labels": {"round": "1"}}});
+    changes += &change(&mut agent, "labels of a pod elsewhere that no policy speaks of", async {
+        pods_api.patch("p-7", &patches, &Patch::Merge(patch)).await.expect("a patch");
+    })
+    .await;
+    let patch = json!({"metadata": {"labels": {"app": "gone"}}});
+    changes += &change(&mut agent, "a pod elsewhere leaves a policy's peers", async {
+        pods_api.patch("p-107", &patches, &Patch::Merge(patch)).await.expect("a patch");
+    })
+    .await;
+    let one = serde_json::from_value(pod(size.pods + 7, 1)).expect("a pod");
+    changes += &change(&mut agent, "a pod of this node", async {
+        pods_api.create(&PostParams::default(), &one).await.expect("a pod");
+    })
+    .await;
+    let mut another = policy();
+    another["metadata"]["name"] = json!("another");
+    let one = serde_json::from_value(another).expect("a policy");
+    changes += &change(&mut agent, "a policy", async {
+        policies.create(&PostParams::default(), &one).await.expect("a policy");
+    })
+    .await;
+    let one = serde_json::from_value(node(size.nodes + 1)).expect("a node");
+    changes += &change(&mut agent, "a node", async {
+        nodes_api.create(&PostParams::default(), &one).await.expect("a node");
+    })
+    .await;
+    let after = agent.resident();
     let before = agent.cpu();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    println!("idle: {:.2} % of a processor", (agent.cpu() - before) * 10.0);
+    let idle = (agent.cpu() - before) * 10.0;
+    let mut text = format!(
+        "{nodes} nodes, {pods} pods, {services} Services and {NAMESPACES} namespaces in the API, {LOCAL} of the pods on the agent's node.\n\n\
+         | | |\n| --- | ---: |\n\
+         | memory at rest, resident | {resident:.1} MB |\n\
+         | of it the process's own | {own:.1} MB |\n\
+         | its share of what it shares (PSS) | {share:.1} MB |\n\
+         | after the changes below | {after:.1} MB |\n\
+         | at most, while everything was compared | {most:.1} MB |\n\
+         | from its start until every row was written | {all_rows:.1} s |\n\
+         | processor for that | {start:.1} s |\n\
+         | processor at rest | {idle:.2} % |\n\n"
+    );
+    text += &page::goal(&format!("at rest below {GOAL_MB} MB: {resident:.1} MB"), resident < GOAL_MB);
+    text += "\n| change | OVSDB operations | netlink messages that change | that ask | processor of the agent |\n";
+    text += "| --- | ---: | ---: | ---: | ---: |\n";
+    text += &changes;
+    text += "\nThe agent is a process of its own with real databases, OVN daemons and a switch; the other nodes are objects in\n\
+             the API. That the numbers of operations and messages do not grow with the cluster is a test:\n\
+             `what_a_change_costs_does_not_grow_with_the_cluster`.\n";
+    text
 }
 
-/// Makes a change and says what it cost the databases and the agent.
-async fn change(world: &World, agent: &Running, what: &str, make: impl Future<Output = ()>) {
-    let (transactions, bytes, cpu) = (world.transactions(), world.bytes(), agent.cpu());
-    let began = Instant::now();
+/// Makes a change and says what it cost.
+async fn change(agent: &mut Running, what: &str, make: impl Future<Output = ()>) -> String {
+    let (before, cpu) = (agent.counts(), agent.cpu());
     make.await;
-    let mut seen = None;
-    let waited = Instant::now();
-    while waited.elapsed() < Duration::from_secs(3) {
-        if world.bytes() != bytes && seen.is_none() {
-            seen = Some(began.elapsed());
+    // Until nothing was asked of anybody for a while.
+    let mut last = (agent.counts(), Instant::now());
+    while last.1.elapsed() < Duration::from_millis(1500) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = agent.counts();
+        if now != last.0 {
+            last = (now, Instant::now());
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let took = seen.map_or("-".to_owned(), |t| format!("{:.0} ms", t.as_secs_f64() * 1e3));
-    println!(
-        "{what}: {} transactions, {} bytes northbound, seen after {took}, {:.0} ms of processor",
-        world.transactions() - transactions,
-        world.bytes().saturating_sub(bytes),
-        (agent.cpu() - cpu) * 1e3,
-    );
+    let [operations, changing, asking] = std::array::from_fn(|at| last.0[at] - before[at]);
+    let spent = (agent.cpu() - cpu) * 1e3;
+    eprintln!("{what}: {operations} operations, {changing} + {asking} messages, {spent:.0} ms");
+    format!("| {what} | {operations} | {changing} | {asking} | {spent:.0} ms |\n")
 }
 
 async fn wait(most: Duration, done: impl Fn() -> bool) {
@@ -222,17 +301,20 @@ async fn fill(world: &World, size: Size) {
         let slices = mine(size.services).map(slice);
         create::<EndpointSlice>(Api::namespaced(client.clone(), &namespace), slices).await;
     }
-    let policy = json!({
+    for n in 0..NAMESPACES.min(20) {
+        let api = Api::<NetworkPolicy>::namespaced(client.clone(), &format!("ns-{n}"));
+        create::<NetworkPolicy>(api, [policy()].into_iter()).await;
+    }
+}
+
+fn policy() -> Value {
+    json!({
         "metadata": {"name": "p"},
         "spec": {
             "podSelector": {},
             "ingress": [{"from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "a0"}}}]}],
         },
-    });
-    for n in 0..NAMESPACES.min(20) {
-        let api = Api::<NetworkPolicy>::namespaced(client.clone(), &format!("ns-{n}"));
-        create::<NetworkPolicy>(api, [policy.clone()].into_iter()).await;
-    }
+    })
 }
 
 async fn create<K>(api: Api<K>, objects: impl Iterator<Item = Value>)
@@ -266,10 +348,10 @@ fn node(n: usize) -> Value {
     }}})
 }
 
-/// 110 pods are on the first node, the others on the others.
+/// Some pods are on the first node, the others on the others.
 fn pod(at: usize, nodes: usize) -> Value {
-    let on = if at < 110 || nodes == 1 { 1 } else { 2 + at % (nodes - 1) };
-    let last = if at < 110 { 3 + at } else { 3 + (at / nodes) % 250 };
+    let on = if at < LOCAL || nodes == 1 { 1 } else { 2 + at % (nodes - 1) };
+    let last = if at < LOCAL { 3 + at } else { 3 + (at / nodes) % 250 };
     let (b, c) = (128 + on / 256, on % 256);
     let networks = format!(
         r#"{{"default":{{"ip_addresses":["10.{b}.{c}.{last}/24"],"mac_address":"0a:58:0a:{b:02x}:{c:02x}:{last:02x}"}}}}"#

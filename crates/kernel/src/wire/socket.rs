@@ -11,6 +11,7 @@ use nix::sys::socket::{
 };
 
 use super::{Attributes, Batch, Message, attribute, flag, messages};
+use crate::count;
 use crate::error::{Attempt, Error, Result};
 use crate::sys;
 
@@ -163,6 +164,7 @@ impl Socket {
             let mut found = Vec::new();
             let mut batch = Batch::default();
             batch.push(kind, flag::DUMP, Attempt::Reading, object, &body);
+            count::asked();
             let base = self.number(1);
             self.send(batch.numbered(0, 1, base))
                 .map_err(|errno| Error::refused(Attempt::Reading, object, errno))?;
@@ -206,6 +208,7 @@ impl Socket {
     ) -> Result<T> {
         let mut batch = Batch::default();
         batch.push(kind, flag::ACK, Attempt::Reading, object, body);
+        count::asked();
         let base = self.number(1);
         self.send(batch.numbered(0, 1, base))
             .map_err(|errno| Error::refused(Attempt::Reading, object, errno))?;
@@ -225,6 +228,7 @@ impl Socket {
             if let Some(bad) = batch.entries[from..to].iter().find(|e| e.overflowed) {
                 return Err(Error::invalid(&bad.object, "does not fit a netlink message"));
             }
+            count::changed(to - from);
             let base = self.number(to - from);
             self.send(batch.numbered(from, to, base)).map_err(|errno| {
                 let entry = &batch.entries[from];
@@ -263,6 +267,7 @@ impl Socket {
         if let Some(bad) = batch.entries.iter().position(|e| e.overflowed) {
             return Err((Some(bad), Errno::EMSGSIZE.into()));
         }
+        count::changed(of);
         let base = self.number(of);
         self.send(batch.numbered(0, of, base)).map_err(|errno| (None, errno.into()))?;
         let mut first = None;

@@ -13,6 +13,7 @@ pub use remote::{NotARemote, Remote};
 pub use settle::SettleError;
 
 use crate::copy::{Inconsistent, Replica, Snapshot, Watcher};
+use crate::count;
 use crate::protocol::{RpcError, SessionError, SessionOptions};
 use crate::spec::Spec;
 use crate::transaction::{Outcome, Transaction, TransactionError};
@@ -268,6 +269,7 @@ impl Client {
     /// Sends a transaction without waiting for what becomes of it.
     pub async fn submit<'t>(&self, transaction: &'t Transaction) -> Result<Submitted<'t>, CallError> {
         let params = transaction.to_wire(&self.shared.database).map_err(TransactionError::from)?;
+        count::sent(transaction.operations().len());
         let answer = self.send("transact", params).await?;
         Ok(Submitted { transaction, answer })
     }
