@@ -175,7 +175,7 @@ async fn measure(size: Size) -> String {
     };
     wait(Duration::from_secs(600), || rows() > services).await;
     let all_rows = began.elapsed().as_secs_f64();
-    quiet(&world).await;
+    quiet(&world, &mut agent).await;
     let (resident, own) = (agent.resident(), agent.megabytes("status", "RssAnon"));
     let share = agent.megabytes("smaps_rollup", "Pss:");
     let (most, start) = (agent.megabytes("status", "VmHWM"), agent.cpu());
@@ -252,7 +252,7 @@ async fn change(agent: &mut Running, what: &str, make: impl Future<Output = ()>)
     make.await;
     // Until nothing was asked of anybody for a while.
     let mut last = (agent.counts(), Instant::now());
-    while last.1.elapsed() < Duration::from_millis(1500) {
+    while last.1.elapsed() < Duration::from_secs(3) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let now = agent.counts();
         if now != last.0 {
@@ -273,13 +273,19 @@ async fn wait(most: Duration, done: impl Fn() -> bool) {
     }
 }
 
-/// Until nothing was written for a while.
-async fn quiet(world: &World) {
-    let mut last = (world.bytes(), Instant::now());
-    while last.1.elapsed() < Duration::from_secs(5) {
+/// Until every node's port is bound and nothing was asked of anybody for a while.
+async fn quiet(world: &World, agent: &mut Running) {
+    let unbound = || {
+        let find = ["--bare", "--columns=_uuid", "find", "port_binding", "type=remote", "chassis=[]"];
+        world.sbctl(&find).is_none_or(|text| !text.is_empty())
+    };
+    wait(Duration::from_secs(300), || !unbound()).await;
+    let mut last = (agent.counts(), Instant::now());
+    while last.1.elapsed() < Duration::from_secs(8) {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        if world.bytes() != last.0 {
-            last = (world.bytes(), Instant::now());
+        let now = agent.counts();
+        if now != last.0 {
+            last = (now, Instant::now());
         }
     }
 }

@@ -85,8 +85,6 @@ pub struct Keeper {
     neighbours: BTreeMap<NodeName, (IpAddr, Mac)>,
     tunnels: Option<(TunnelNeighbours, watch::Sender<Peers>)>,
     complete: bool,
-    /// Everything is being compared, which takes more memory than anything else.
-    burst: bool,
     reported: BTreeMap<Part, LeftOut>,
     /// How often everything is compared although nothing was heard.
     pub resync: Duration,
@@ -114,7 +112,6 @@ impl Keeper {
             neighbours: BTreeMap::new(),
             tunnels: None,
             complete: false,
-            burst: false,
             reported: BTreeMap::new(),
             resync: Duration::from_secs(300),
         }
@@ -181,7 +178,6 @@ impl Keeper {
     }
 
     fn look_at_everything(&mut self) {
-        self.burst = true;
         for store in [&mut self.northbound, &mut self.southbound, &mut self.switch] {
             store.look(Look::everywhere());
         }
@@ -247,15 +243,16 @@ impl Keeper {
         self.report(settled.left_out);
         self.introduce(&settled.change).await;
         self.switch.bring(&self.model, &settled.change).await;
-        self.southbound.bring(&self.model, &settled.change).await;
-        let failed = self.northbound.bring(&self.model, &settled.change).await.failed;
+        let southbound = self.southbound.bring(&self.model, &settled.change).await;
+        let northbound = self.northbound.bring(&self.model, &settled.change).await;
+        let failed = northbound.failed;
         if settled.host {
             let forward = self.model.forward();
             self.outlook.host.send_replace(self.model.host(forward.clone()));
             self.outlook.forward.send_replace(Some(forward));
         }
         self.tell_place();
-        if std::mem::take(&mut self.burst) {
+        if southbound.everything || northbound.everything {
             self.model.pack();
             netferry_kernel::memory::give_back();
         }

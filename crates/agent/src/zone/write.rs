@@ -158,7 +158,7 @@ impl Store {
                 match if whole { Err(Failure::Refused(String::new())) } else { self.part(&put, &gone).await }
                 {
                     // Whatever stands in the way of one row must not hold up the others.
-                    Err(Failure::Refused(_)) => self.whole(&all()).await,
+                    Err(Failure::Refused(_)) => self.whole(all).await,
                     done => done,
                 }
             }
@@ -168,7 +168,7 @@ impl Store {
             Err(Failure::Refused(why) | Failure::Away(why)) => {
                 // What was to be removed is not remembered: the next attempt compares everything.
                 self.look = Look::everywhere();
-                Brought { failed: Some(why), ..Brought::default() }
+                Brought { failed: Some(why), everything: true, ..Brought::default() }
             }
         };
         self.report(&brought);
@@ -213,9 +213,12 @@ impl Store {
     }
 
     /// Everything that can be done, and what is wrong with the rest.
-    async fn whole(&self, rows: &Rows) -> Result<Brought, Failure> {
-        let desired = self.which.desired(rows);
-        let settling = self.client.settle_most(&desired, &self.owner, COMMENT);
+    ///
+    /// Nothing of this size is kept longer than it is needed, nor copied: it is what an agent's memory has to hold at
+    /// most.
+    async fn whole(&self, all: impl Fn() -> Rows) -> Result<Brought, Failure> {
+        let desired = self.which.desired(&all());
+        let settling = self.client.settle_most(desired, &self.owner, COMMENT);
         let (done, wrong) = tokio::time::timeout(self.within, settling).await.map_err(|_| Failure::slow())?;
         let mut troubled = BTreeMap::new();
         for error in &wrong {
@@ -224,10 +227,10 @@ impl Store {
         }
         let operations = match done.map_err(Failure::of) {
             Ok(operations) => operations,
-            Err(Failure::Refused(_)) => self.one_by_one(rows, &mut troubled).await?,
+            Err(Failure::Refused(_)) => self.one_by_one(&all(), &mut troubled).await?,
             Err(away) => return Err(away),
         };
-        Ok(Brought { operations, troubled: Some(troubled), failed: None })
+        Ok(Brought { operations, troubled: Some(troubled), everything: true, failed: None })
     }
 
     /// The server refuses all of it together, so it is told in ever smaller pieces until only what it refuses is left.
@@ -274,6 +277,8 @@ fn rank(table: &str) -> u8 {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Brought {
     operations: usize,
+    /// Everything was compared, which takes more memory than anything else.
+    pub(super) everything: bool,
     /// Why nothing was done.
     pub(super) failed: Option<String>,
     /// Rows that are not as they should be; nothing if not everything was compared.

@@ -60,7 +60,7 @@ impl Client {
     /// The same for all rows for which it can be done ([`diff_most`]); also says what is wrong with the others.
     pub async fn settle_most(
         &self,
-        desired: &Desired,
+        desired: Desired,
         owner: &Owner,
         comment: &str,
     ) -> (Result<usize, SettleError>, Vec<DiffError>) {

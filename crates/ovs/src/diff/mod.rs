@@ -171,8 +171,7 @@ pub fn diff_part(
 ///
 /// One impossible row must not keep the rest from being put right. Rows in trouble are left as they are;
 /// a set that refers to a row that is nowhere does without it.
-pub fn diff_most(desired: &Desired, have: &Snapshot, owner: &Owner) -> (Transaction, Vec<DiffError>) {
-    let mut desired = desired.clone();
+pub fn diff_most(mut desired: Desired, have: &Snapshot, owner: &Owner) -> (Transaction, Vec<DiffError>) {
     let mut wrong = Vec::new();
     loop {
         let error = match diff(&desired, have, owner) {

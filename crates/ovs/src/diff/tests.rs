@@ -300,7 +300,7 @@ proptest! {
             let row = Port { name: format!("x{n}"), ..Port::default() };
             desired.add(Wanted::own(&row).under::<Switch>("nowhere", &Switch::ports()));
         }
-        let (transaction, wrong) = diff_most(&desired, &model.snapshot(), &us());
+        let (transaction, wrong) = diff_most(desired.clone(), &model.snapshot(), &us());
         prop_assert_eq!(wrong.is_empty(), strange.is_empty());
         model.apply(&transaction).unwrap();
         prop_assert_eq!(World::shown(&model, "us"), second);
@@ -515,7 +515,7 @@ fn each_row_in_trouble_is_named_once_and_left_as_it_is() {
         .with(Wanted::own(&lists))
         .with(Wanted::own(&coloured).under::<Switch>("s", &Switch::ports()))
         .with(Wanted::own_as("r", &rule).under::<Group>("mine", &Group::rules()));
-    let (transaction, wrong) = diff_most(&desired, &model.snapshot(), &us());
+    let (transaction, wrong) = diff_most(desired.clone(), &model.snapshot(), &us());
     let mut texts: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     texts.sort();
     assert_eq!(
