@@ -69,6 +69,11 @@ impl Faults {
         id
     }
 
+    /// How many calls a fault has met, those it let pass included; one that lets all pass only counts.
+    pub fn met(&self, id: u64) -> u32 {
+        self.lock().1.iter().find(|fault| fault.id == id).map_or(0, |fault| fault.seen)
+    }
+
     /// Takes a fault back.
     pub fn disarm(&self, id: u64) {
         self.lock().1.retain(|fault| fault.id != id);

@@ -1,5 +1,7 @@
 //! What the zone does when things around it break.
 
+use netferry_apiserver::faults::{Calls, Fault};
+use netferry_apiserver::{ApiServer, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -101,9 +103,30 @@ async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
         .await;
     let (rows, before) = (world.rows(), world.transactions());
     world.hang_up().await;
-    world.listen_without_memory().await;
-    // Long enough for every watch to have listed again.
-    tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+    let forgetful = ApiServer::open(Settings::default()).expect("a server in memory");
+    let count = |verb: &str, resource: &str| {
+        let (verb, resource) = (verb.to_owned(), resource.to_owned());
+        let calls = Calls { verb, resource, skip: u32::MAX, ..Calls::default() };
+        forgetful.faults().arm(calls, Fault::Conflict)
+    };
+    // Every watch is told that it is too old and lists again; whoever misses this node asks for it more than once.
+    let lists = ["nodes", "pods", "services", "endpointslices", "networkpolicies", "namespaces"];
+    for kind in lists {
+        let calls = Calls { resource: kind.to_owned(), times: 1, ..Calls::default() };
+        forgetful.faults().arm(calls, Fault::ExpireWatch);
+    }
+    let lists = lists.map(|kind| (kind, count("list", kind), 1));
+    let calls: Vec<_> = lists.into_iter().chain([("this node", count("get", "nodes"), 2)]).collect();
+    world.listen_as(forgetful.clone()).await;
+    let unasked = || -> Vec<&str> {
+        let few = calls.iter().filter(|(_, id, times)| forgetful.faults().met(*id) < *times);
+        few.map(|(what, ..)| *what).collect()
+    };
+    let deadline = std::time::Instant::now() + crate::world::PATIENCE;
+    while !unasked().is_empty() {
+        assert!(std::time::Instant::now() < deadline, "nobody asks for {:?}", unasked());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
     assert_eq!(world.rows(), rows);
     assert_eq!(world.transactions(), before);
     world.hang_up().await;

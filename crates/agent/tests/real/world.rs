@@ -126,12 +126,8 @@ impl World {
         self.listen_as(self.server.clone()).await;
     }
 
-    /// Has an API without any memory listen in its place.
-    pub(crate) async fn listen_without_memory(&mut self) {
-        self.listen_as(ApiServer::open(Settings::default()).expect("a server in memory")).await;
-    }
-
-    async fn listen_as(&mut self, server: ApiServer) {
+    /// Has another API listen in its place.
+    pub(crate) async fn listen_as(&mut self, server: ApiServer) {
         assert!(self.listening.is_none(), "one at a time");
         let listener = TcpListener::bind(self.address).await.expect("the port is free");
         self.address = listener.local_addr().expect("its address");
