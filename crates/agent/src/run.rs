@@ -24,7 +24,7 @@ use crate::pods::objects::ApiPods;
 use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::zone::daemons::{Daemons, StartError};
-use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle};
+use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
 use crate::{facts, host, host_init, switch};
 
 /// How often what the host forwards is written at most.
@@ -262,6 +262,7 @@ impl Agent {
             let peers = keeper.know_tunnels(tunnels.clone());
             tasks.spawn(async move { tunnels.keep(peers).await });
         }
+        tasks.spawn(astray::look_for(self.config.paths.ovs_run.clone(), keeper.tell_moved()));
         tasks.spawn(tell(self.flows.clone(), heard.clone()));
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));

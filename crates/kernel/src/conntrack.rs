@@ -123,6 +123,11 @@ impl Conntrack<'_> {
     pub fn forget(&self, family: Family, filters: &[Filter]) -> Result<Vec<Flow>> {
         let mut flows = self.flows(family)?;
         flows.retain(|flow| filters.iter().any(|f| f.matches(flow)));
+        self.forget_these(flows)
+    }
+
+    /// Forgets flows that were read; answers them. One that ended meanwhile is fine.
+    pub fn forget_these(&self, flows: Vec<Flow>) -> Result<Vec<Flow>> {
         let mut batch = Batch::default();
         for flow in &flows {
             let (from, to) = (flow.original.source, flow.original.destination);

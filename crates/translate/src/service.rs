@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::api::discovery::v1 as discovery;
 use netferry_core::name::{NodeName, ObjectName};
@@ -23,6 +24,9 @@ pub enum ServiceRefusal {
     /// An address that is none.
     #[error("{0:?} is not an address")]
     Address(String),
+    /// A range that is none.
+    #[error("{0:?} is not a range of addresses that may use a load balancer")]
+    SourceRange(String),
     /// Two cluster addresses of one family.
     #[error("clusterIPs {0:?} are not one per family")]
     ClusterIps(Vec<String>),
@@ -55,6 +59,12 @@ pub fn service(service: &k8s::Service) -> Result<Option<Service>, ServiceRefusal
         cluster_ips: Addresses::from_addresses(parsed).ok_or_else(refused)?,
         external_ips: spec.external_ips.iter().flatten().map(|ip| address(ip)).collect::<Result<_, _>>()?,
         load_balancer_ips: load_balancer_ips(service)?,
+        source_ranges: spec
+            .load_balancer_source_ranges
+            .iter()
+            .flatten()
+            .map(|range| source_range(range))
+            .collect::<Result<_, _>>()?,
         ports: spec.ports.iter().flatten().map(service_port).collect::<Result<_, _>>()?,
         affinity: (spec.session_affinity.as_deref() == Some("ClientIP"))
             .then(|| timeout.unwrap_or(DEFAULT_AFFINITY)),
@@ -119,6 +129,12 @@ fn endpoint(written: &discovery::Endpoint) -> Option<Endpoint> {
 
 fn known(written: Option<&str>) -> Result<netferry_core::port::Protocol, ServiceRefusal> {
     protocol(written).ok_or_else(|| ServiceRefusal::Protocol(written.unwrap_or_default().to_owned()))
+}
+
+/// One that cannot be read must not become everybody.
+fn source_range(text: &str) -> Result<IpNet, ServiceRefusal> {
+    let text = text.trim();
+    text.parse().map_err(|_| ServiceRefusal::SourceRange(text.to_owned()))
 }
 
 fn address(text: &str) -> Result<IpAddr, ServiceRefusal> {

@@ -150,6 +150,7 @@ fn written_service(edit: impl FnOnce(&mut Value)) -> k8s_openapi::api::core::v1:
         "spec": {
             "type": "LoadBalancer", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"],
             "externalIPs": ["198.51.100.7"], "sessionAffinity": "ClientIP",
+            "loadBalancerSourceRanges": ["192.0.2.0/24 ", "2001:db8::/32"],
             "internalTrafficPolicy": "Cluster", "externalTrafficPolicy": "Local",
             "ports": [{"name": "http", "port": 80, "nodePort": 30080, "targetPort": 8080},
                       {"name": "dns", "port": 53, "protocol": "UDP"}],
@@ -184,6 +185,10 @@ fn a_service_is_its_addresses_its_ports_and_who_may_answer() {
             affinity: Some(10_800),
             internal_local: false,
             external_local: true,
+            source_ranges: BTreeSet::from([
+                "192.0.2.0/24".parse().unwrap(),
+                "2001:db8::/32".parse().unwrap()
+            ]),
         }
     );
 }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use ipnet::IpNet;
 use netferry_core::net::Family;
 use netferry_core::overlay::service::{Entrance, Forward};
 use netferry_core::port::{Port, Protocol};
@@ -48,6 +49,7 @@ struct Kept {
     any: Vec<(Door, SocketAddr)>,
     local: Vec<(Door, SocketAddr)>,
     host_backed: Vec<Door>,
+    guarded: Vec<(Door, Vec<IpNet>)>,
 }
 
 /// Remembers this, whole or not at all.
@@ -59,6 +61,7 @@ pub fn write(directory: &Path, forward: &Forward) -> Result<(), CacheError> {
         any: doors(&forward.any),
         local: doors(&forward.local),
         host_backed: forward.host_backed.iter().map(Door::of).collect(),
+        guarded: forward.guarded.iter().map(|(entrance, nets)| (Door::of(entrance), nets.clone())).collect(),
     };
     cache::write_whole(directory, FILE, &kept)
 }
@@ -74,6 +77,11 @@ pub fn read(directory: &Path) -> Option<Forward> {
         any: read(kept.any)?,
         local: read(kept.local)?,
         host_backed: kept.host_backed.iter().map(Door::entrance).collect::<Option<_>>()?,
+        guarded: kept
+            .guarded
+            .into_iter()
+            .map(|(door, nets)| Some((door.entrance()?, nets)))
+            .collect::<Option<_>>()?,
     })
 }
 
@@ -102,6 +110,11 @@ mod tests {
             )]
             .into(),
             host_backed: [entrance(Family::V4, None, Protocol::Tcp, 30080)].into(),
+            guarded: [(
+                entrance(Family::V6, Some(outside), Protocol::Udp, 53),
+                vec!["2001:db8:51::/64".parse().unwrap()],
+            )]
+            .into(),
         };
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()), None);

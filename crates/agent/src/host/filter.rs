@@ -34,6 +34,21 @@ pub fn table(plan: &plan::Table) -> Result<Table> {
         let elements = set.elements.iter().map(|entrance| (key(entrance), Data::None));
         table = table.set(name.clone(), Set::of(key_type(set.family, set.key)).with(elements));
     }
+    for (name, ranges) in &plan.ranges {
+        let mut fields = key_type(ranges.family, plan::Key::AddressPort);
+        fields.push(address_type(ranges.family));
+        let element = |(entrance, net): &(Entrance, IpNet)| {
+            let ends = [net.network(), net.broadcast()].map(|end| {
+                let mut values = key(entrance).from;
+                values.push(end.into());
+                values
+            });
+            let [from, to] = ends;
+            (Key::range(from, to), Data::None)
+        };
+        let set = Set::of(fields).with_intervals().with(ranges.elements.iter().map(element));
+        table = table.set(name.clone(), set);
+    }
     for (name, chain) in &plan.chains {
         let rules = chain.rules.iter().map(|rule| rule_of(rule, plan)).collect::<Result<_>>()?;
         let kind = if chain.nat { HookKind::Nat } else { HookKind::Filter };
@@ -80,7 +95,6 @@ fn condition(rule: Rule, when: &plan::When, table: &plan::Table) -> Result<Rule>
         plan::When::Out(link) => rule.oifname(&IfName::new(link.as_str())?),
         plan::When::NotOut(link) => rule.oifname_is_not(&IfName::new(link.as_str())?),
         plan::When::From(net) => rule.from(*net),
-        plan::When::NotTo(ip) => rule.not_to(IpNet::from(*ip)),
         plan::When::FromHost => rule.from_this_host(),
         plan::When::ToHost => rule.to_this_host(),
         plan::When::Family(family) => rule.family(family_of(*family)),
@@ -96,6 +110,13 @@ fn condition(rule: Rule, when: &plan::When, table: &plan::Table) -> Result<Rule>
         }
         plan::When::ConnectionMark(mark) => rule.ct_mark(*mark, u32::MAX),
         plan::When::InSet(set) => rule.in_set(looked_at(table, set), set.clone()),
+        plan::When::NotInSet(set) => rule.not_in_set(looked_at(table, set), set.clone()),
+        plan::When::NotInRanges(name) => {
+            let family = family_of(table.ranges.get(name).map_or(CoreFamily::V4, |ranges| ranges.family));
+            let mut key = entrance_of(family);
+            key.push(Source::Payload(Payload::source(family)));
+            rule.not_in_set(key, name.clone())
+        }
     })
 }
 
@@ -106,12 +127,16 @@ fn looked_at(table: &plan::Table, name: &str) -> Vec<Source> {
         (None, Some(set)) => (set.family, set.key),
         (None, None) => (CoreFamily::V4, plan::Key::Port),
     };
-    let address = Source::Payload(Payload::destination(family_of(family)));
-    let port = [Source::Meta(Meta::L4Proto), Source::Payload(Payload::DESTINATION_PORT)];
     match key {
-        plan::Key::Port => port.to_vec(),
-        plan::Key::AddressPort => std::iter::once(address).chain(port).collect(),
+        plan::Key::Port => entrance_of(family_of(family)).split_off(1),
+        plan::Key::AddressPort => entrance_of(family_of(family)),
     }
+}
+
+/// Address, protocol and port of where a packet goes.
+fn entrance_of(family: Family) -> Vec<Source> {
+    let address = Source::Payload(Payload::destination(family));
+    vec![address, Source::Meta(Meta::L4Proto), Source::Payload(Payload::DESTINATION_PORT)]
 }
 
 fn key_type(family: CoreFamily, key: plan::Key) -> Vec<Datatype> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::host::datagrams::Datagrams;
 use netferry_kernel::link::Link;
 use netferry_kernel::nft::{Copy, Notice, What};
 use netferry_kernel::route::Route;
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::objects::Objects;
-use super::{admit, guard};
+use super::{admit, flows, guard};
 
 /// After something that the kernel refused: first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -113,6 +114,8 @@ struct Keeper<'k> {
     others_touched: bool,
     link: Option<u32>,
     objects: Option<Objects>,
+    /// Where conversations by datagrams are known to lead. Not known at first: somebody may have been here before.
+    led: Option<Datagrams>,
     guarded: BTreeSet<IfName>,
 }
 
@@ -129,6 +132,7 @@ impl<'k> Keeper<'k> {
             others_touched: false,
             link: None,
             objects: None,
+            led: None,
             guarded,
         }
     }
@@ -294,6 +298,19 @@ impl<'k> Keeper<'k> {
             let done = self.filter.converge(&self.kernel.nft(), tables)?;
             if !done.is_empty() {
                 tracing::debug!(steps = done.steps.len(), "changed the packet filter");
+            }
+            let datagrams = objects.datagrams();
+            if self.led.as_ref() != Some(datagrams) {
+                match flows::set_right(self.kernel, datagrams) {
+                    Ok(forgotten) => {
+                        tracing::debug!(forgotten, "conversations by datagrams begin anew");
+                        self.led = Some(datagrams.clone());
+                    }
+                    // Everything else of the host is worth more than these.
+                    Err(error) => {
+                        tracing::warn!(error = words(&error), "looking for conversations led astray")
+                    }
+                }
             }
         }
         if suspects.others && admit::converge(self.kernel, &objects.admitted)? > 0 {

@@ -1,11 +1,13 @@
 //! The host around the zone: what its kernel and its switch must have for the overlay to work.
 //!
 //! [`keep`] makes a [`HostPlan`](netferry_core::overlay::host::HostPlan) true and keeps it so; [`objects`] and
-//! [`filter`] say what it asks of the kernel, [`admit`] sees to it that chains of others let it pass. [`guard`] and
+//! [`filter`] say what it asks of the kernel, [`admit`] sees to it that chains of others let it pass, [`flows`] that
+//! conversations by datagrams follow it. [`guard`] and
 //! [`neighbours`] are for the userspace datapath alone.
 
 pub mod admit;
 pub mod filter;
+pub mod flows;
 pub mod guard;
 pub mod keep;
 pub mod neighbours;

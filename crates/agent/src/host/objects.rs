@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::host::datagrams::Datagrams;
 use netferry_kernel::address::Address;
 use netferry_kernel::link::Want;
 use netferry_kernel::neighbour::Neighbour;
@@ -40,6 +41,11 @@ impl Objects {
         }
         let (filter, admitted) = (filter::table(&plan.filter)?, filter::rules(&plan.admitted)?);
         Ok(Objects { link, filter, admitted, settings, plan: plan.clone() })
+    }
+
+    /// Where conversations by datagrams lead.
+    pub fn datagrams(&self) -> &Datagrams {
+        &self.plan.datagrams
     }
 
     /// The link's addresses, once it is there.

@@ -21,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::drift::{self, Look};
 use super::handle::{Request, Requests, Unavailable};
-use super::model::{Kind, LeftOut, Model, News, Part};
+use super::model::{Kind, LeftOut, Model, Moved, News, Part};
 use super::stores::Stores;
 use super::write::{Store, Which};
 use crate::cluster::fingerprint;
@@ -84,6 +84,8 @@ pub struct Keeper {
     datapath: Datapath,
     neighbours: BTreeMap<NodeName, (IpAddr, Mac)>,
     tunnels: Option<(TunnelNeighbours, watch::Sender<Peers>)>,
+    /// Whoever wants to know which backends of datagrams come and leave.
+    moved: Option<mpsc::UnboundedSender<Moved>>,
     complete: bool,
     reported: BTreeMap<Part, LeftOut>,
     /// How often everything is compared although nothing was heard.
@@ -111,6 +113,7 @@ impl Keeper {
             datapath,
             neighbours: BTreeMap::new(),
             tunnels: None,
+            moved: None,
             complete: false,
             reported: BTreeMap::new(),
             resync: Duration::from_secs(300),
@@ -129,6 +132,13 @@ impl Keeper {
         for store in [&mut self.northbound, &mut self.southbound, &mut self.switch] {
             store.within = within;
         }
+    }
+
+    /// Tells which backends of datagrams come and leave, when the zone has it so.
+    pub fn tell_moved(&mut self) -> mpsc::UnboundedReceiver<Moved> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.moved = Some(sender);
+        receiver
     }
 
     /// Keeps the zone until nobody tells it anything any more.
@@ -246,6 +256,10 @@ impl Keeper {
         let southbound = self.southbound.bring(&self.model, &settled.change).await;
         let northbound = self.northbound.bring(&self.model, &settled.change).await;
         let failed = northbound.failed;
+        if let Some(moved) = self.moved.as_ref().filter(|_| !settled.moved.is_empty()) {
+            // Nobody listening any more is fine.
+            let _ = moved.send(settled.moved);
+        }
         if settled.host {
             let forward = self.model.forward();
             self.outlook.host.send_replace(self.model.host(forward.clone()));

@@ -1,9 +1,10 @@
 //! One node's zone of the overlay: its daemons, its databases, its switch.
 //!
 //! [`model`] decides which rows there should be; [`keep`] makes the difference, in one transaction per change, and
-//! puts back what others change; [`daemons`] keeps the processes behind the databases; [`wanted`](self) says how rows
+//! puts back what others change; [`astray`] sees to it that datagrams leave with their backends; [`daemons`] keeps the processes behind the databases; [`wanted`](self) says how rows
 //! are written there.
 
+pub mod astray;
 pub mod daemons;
 mod drift;
 mod handle;
@@ -17,5 +18,5 @@ mod write;
 pub use handle::{Requests, Unavailable, ZoneHandle};
 pub use keep::{Heard, Keeper, Outlook};
 pub use local::{Attached, LocalPods};
-pub use model::{Kind, LeftOut, Model, News, Part, Settled};
+pub use model::{Kind, LeftOut, Model, Moved, News, Part, Settled};
 pub use stores::Stores;

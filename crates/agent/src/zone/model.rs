@@ -18,7 +18,7 @@ use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::policy::PeerSet;
 use netferry_core::overlay::rows::{Change, Clash, RowName, Rows, Union};
-use netferry_core::overlay::service::Forward;
+use netferry_core::overlay::service::{Forward, Led, datagrams_led};
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{SwitchFacts, Zone};
 
@@ -239,6 +239,29 @@ pub struct Settled {
     pub host: bool,
     /// The parts that are not in the zone, and why.
     pub left_out: BTreeMap<Part, LeftOut>,
+    /// Which backends datagrams go to now, and which they do not any more.
+    pub moved: Moved,
+}
+
+/// Backends of datagrams that came and left.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Those that came.
+    pub came: BTreeSet<Led>,
+    /// Those that left.
+    pub left: BTreeSet<Led>,
+}
+
+impl Moved {
+    fn note(&mut self, before: &BTreeSet<Led>, now: &BTreeSet<Led>) {
+        self.left.extend(before.difference(now).copied());
+        self.came.extend(now.difference(before).copied());
+    }
+
+    /// Whether nothing came and nothing left.
+    pub fn is_empty(&self) -> bool {
+        self.came.is_empty() && self.left.is_empty()
+    }
 }
 
 /// The zone of one node.
@@ -259,6 +282,8 @@ pub struct Model {
     refers: BTreeMap<ObjectName, Refers>,
     sets: BTreeMap<PeerSet, usize>,
     forwards: BTreeMap<ObjectName, Forward>,
+    /// Where datagrams to each Service go. Few Services have any.
+    led: BTreeMap<ObjectName, BTreeSet<Led>>,
     union: Union<Part>,
     dirty: BTreeSet<Part>,
     left_out: BTreeMap<Part, LeftOut>,
@@ -283,6 +308,7 @@ impl Model {
             refers: BTreeMap::new(),
             sets: BTreeMap::new(),
             forwards: BTreeMap::new(),
+            led: BTreeMap::new(),
             union: Union::default(),
             dirty: BTreeSet::new(),
             left_out: BTreeMap::new(),
@@ -644,6 +670,15 @@ impl Model {
         let mut in_the_way = BTreeSet::new();
         while let Some(part) = self.dirty.pop_first() {
             let rows = self.rows_of(&part);
+            if let (Part::Service(name), Ok(rows)) = (&part, &rows) {
+                let now = datagrams_led(name, &self.me, rows);
+                let before = if now.is_empty() {
+                    self.led.remove(name)
+                } else {
+                    self.led.insert(name.clone(), now.clone())
+                };
+                settled.moved.note(&before.unwrap_or_default(), &now);
+            }
             match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
                 Ok(change) => {
                     self.left_out.remove(&part);

@@ -87,6 +87,7 @@ fn service(at: ObjectName, n: u8) -> Service {
         affinity: None,
         internal_local: false,
         external_local: n.is_multiple_of(2),
+        source_ranges: BTreeSet::new(),
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Service {
     pub external_ips: BTreeSet<IpAddr>,
     /// Addresses a load balancer in front of the nodes delivers, not rewritten.
     pub load_balancer_ips: BTreeSet<IpAddr>,
+    /// Who may use those, in either family; everybody when it names nobody.
+    pub source_ranges: BTreeSet<IpNet>,
     /// Its ports.
     pub ports: Vec<ServicePort>,
     /// For how many seconds a client stays with one backend.

@@ -14,6 +14,7 @@ use crate::overlay::names::MANAGEMENT_LINK;
 use crate::overlay::service::Forward;
 use crate::overlay::zone::Zone;
 
+pub mod datagrams;
 pub mod nft;
 mod rules;
 #[cfg(test)]
@@ -34,6 +35,8 @@ pub struct HostPlan {
     pub sysctls: BTreeMap<String, String>,
     /// The packet filter.
     pub filter: nft::Table,
+    /// Where datagrams lead by it: a conversation that began before it was so has to be told.
+    pub datagrams: datagrams::Datagrams,
     /// What must be let pass where somebody else's filter would drop it: no rule of ours can take back what another
     /// chain of the same hook drops, so these go into that chain.
     pub admitted: Vec<nft::Rule>,
@@ -82,6 +85,7 @@ impl Zone<'_> {
             routes: self.host_routes(routable),
             neighbours,
             sysctls: self.sysctls(),
+            datagrams: datagrams::Datagrams::of(&forward, self.networks),
             filter: self.filter(forward),
             admitted: rules::admitted(),
         }

@@ -18,6 +18,8 @@ pub struct Table {
     pub maps: BTreeMap<String, Map>,
     /// Entrances with a property.
     pub sets: BTreeMap<String, Set>,
+    /// Entrances and who may use them.
+    pub ranges: BTreeMap<String, Ranges>,
     /// The chains.
     pub chains: BTreeMap<String, Chain>,
 }
@@ -51,6 +53,15 @@ pub struct Set {
     pub key: Key,
     /// Its elements.
     pub elements: BTreeSet<Entrance>,
+}
+
+/// A set of entrances, each with sources.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ranges {
+    /// The family of its addresses.
+    pub family: Family,
+    /// Its elements; the sources of one entrance do not overlap.
+    pub elements: BTreeSet<(Entrance, IpNet)>,
 }
 
 /// A chain of rules.
@@ -99,8 +110,6 @@ pub enum When {
     NotOut(String),
     /// Its source is in here.
     From(IpNet),
-    /// Its destination is not this.
-    NotTo(IpAddr),
     /// Its source is the host's own.
     FromHost,
     /// Its destination is the host's own.
@@ -117,6 +126,10 @@ pub enum When {
     ConnectionMark(u32),
     /// Where it goes is an element of this set.
     InSet(String),
+    /// Where it goes is no element of this set.
+    NotInSet(String),
+    /// Where it goes and where it comes from are together no element of these ranges.
+    NotInRanges(String),
 }
 
 /// What to do with a packet.
@@ -160,7 +173,6 @@ impl Table {
                 When::Out(link) => write!(f, "oifname \"{link}\" "),
                 When::NotOut(link) => write!(f, "oifname != \"{link}\" "),
                 When::From(net) => write!(f, "{} saddr {net} ", word(Family::of_net(*net))),
-                When::NotTo(ip) => write!(f, "{} daddr != {ip} ", word(Family::of(*ip))),
                 When::FromHost => write!(f, "fib saddr type local "),
                 When::ToHost => write!(f, "fib daddr type local "),
                 When::Family(Family::V4) => write!(f, "meta nfproto ipv4 "),
@@ -170,6 +182,11 @@ impl Table {
                 When::Redirected => write!(f, "ct status dnat "),
                 When::ConnectionMark(mark) => write!(f, "ct mark {mark:#x} "),
                 When::InSet(set) => write!(f, "{} @{set} ", self.key_of(set)),
+                When::NotInSet(set) => write!(f, "{} != @{set} ", self.key_of(set)),
+                When::NotInRanges(name) => {
+                    let family = word(self.ranges.get(name).map_or(Family::V4, |ranges| ranges.family));
+                    write!(f, "{family} daddr . meta l4proto . th dport . {family} saddr != @{name} ")
+                }
             }?;
         }
         match &rule.then {
@@ -233,6 +250,14 @@ impl fmt::Display for Table {
         for (name, set) in &self.sets {
             writeln!(f, "  set {name} {{\n    type {}", key_type(set.family, set.key))?;
             elements(f, set.elements.iter().map(key_text).collect())?;
+            writeln!(f, "  }}")?;
+        }
+        for (name, ranges) in &self.ranges {
+            let address = address_type(ranges.family);
+            let key = key_type(ranges.family, Key::AddressPort);
+            writeln!(f, "  set {name} {{\n    type {key} . {address}\n    flags interval")?;
+            let pair = |(entrance, net): &(Entrance, IpNet)| format!("{} . {net}", key_text(entrance));
+            elements(f, ranges.elements.iter().map(pair).collect())?;
             writeln!(f, "  }}")?;
         }
         for (name, chain) in &self.chains {

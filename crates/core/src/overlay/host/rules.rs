@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use super::nft::{Chain, Hook, Key, Map, Rule, Set, Table, Then, When};
+use super::nft::{Chain, Hook, Key, Map, Ranges, Rule, Set, Table, Then, When};
 use crate::net::Family;
 use crate::overlay::names::MANAGEMENT_LINK;
 use crate::overlay::service::{Entrance, Forward};
 use crate::overlay::topology::ServiceSource;
 use crate::overlay::zone::Zone;
+use crate::port::Port;
 
 /// The name of our table; everything in it is ours.
 pub const TABLE: &str = "netferry";
@@ -24,6 +25,7 @@ impl Zone<'_> {
         let mut prerouting = Vec::new();
         let mut output = Vec::new();
         let mut postrouting = Vec::new();
+        let mut guards = Vec::new();
         for family in families {
             // Only what other hosts send is bound to this node's backends; the host itself speaks from inside.
             for (group, elements) in [("local", &forward.local), ("any", &forward.any)] {
@@ -42,9 +44,20 @@ impl Zone<'_> {
                 }
             }
             postrouting.extend(self.sources(*family));
+            guards.extend(guard(&forward, *family, &mut table));
         }
         match self.topology.way_out.service_source {
-            ServiceSource::Join => {}
+            ServiceSource::Join => {
+                for family in families {
+                    let kept = forward.local.iter().map(|(entrance, to)| Entrance {
+                        address: Some(to.ip()),
+                        port: Port::new(to.port().into()).unwrap_or(entrance.port),
+                        ..*entrance
+                    });
+                    let name = name_of("kept", Key::AddressPort, *family);
+                    table.sets.insert(name, set_of(&kept.collect(), Key::AddressPort, *family));
+                }
+            }
             ServiceSource::KeepUnlessHostBacked => {
                 for family in families.iter().rev() {
                     for key in [Key::Port, Key::AddressPort] {
@@ -62,6 +75,8 @@ impl Zone<'_> {
                 table.chains.insert(name.to_owned(), Chain { hook, priority, nat, rules });
             }
         };
+        // Before destinations are replaced: afterwards nobody knows which address was asked.
+        chain("guard", Hook::Prerouting, -150, false, guards);
         chain("prerouting", Hook::Prerouting, -100, true, prerouting);
         chain("output", Hook::Output, -100, true, output);
         chain("forward", Hook::Forward, 0, false, no_loops());
@@ -76,18 +91,23 @@ impl Zone<'_> {
     fn sources(&self, family: Family) -> Vec<Rule> {
         let place = &self.node.assignment;
         let out = || When::Out(MANAGEMENT_LINK.to_owned());
-        let (Some(subnet), Some(own), Some(join), Some(local_only)) = (
-            place.subnets().get(family),
-            place.management().get(family),
-            place.join().get(family),
-            self.networks.local_only().get(family),
-        ) else {
+        let (Some(subnet), Some(own), Some(join)) =
+            (place.subnets().get(family), place.management().get(family), place.join().get(family))
+        else {
             return vec![];
         };
         let rule = |when, then| Rule { when, then };
         let mut rules = match self.topology.way_out.service_source {
             ServiceSource::Join => vec![
-                rule(vec![out(), When::Redirected, When::NotTo(local_only)], Then::SourceTo(join)),
+                rule(
+                    vec![
+                        out(),
+                        When::Redirected,
+                        When::Family(family),
+                        When::NotInSet(name_of("kept", Key::AddressPort, family)),
+                    ],
+                    Then::SourceTo(join),
+                ),
                 // a pod that went through the host must get its answer through the host too
                 rule(vec![out(), When::Redirected, When::From(subnet)], Then::SourceTo(join)),
             ],
@@ -123,6 +143,21 @@ pub(super) fn admitted() -> Vec<Rule> {
     let link = || MANAGEMENT_LINK.to_owned();
     let pass = |when| Rule { when: vec![when], then: Then::Accept };
     vec![pass(When::In(link())), pass(When::Out(link()))]
+}
+
+/// Keeps those out of a load balancer's addresses whom their Services do not name.
+fn guard(forward: &Forward, family: Family, table: &mut Table) -> Option<Rule> {
+    let of_family = || forward.guarded.iter().filter(|(entrance, _)| entrance.family == family);
+    of_family().next()?;
+    let (guarded, admitted) =
+        (name_of("guarded", Key::AddressPort, family), name_of("admitted", Key::AddressPort, family));
+    let entrances = of_family().map(|(entrance, _)| *entrance).collect();
+    table.sets.insert(guarded.clone(), Set { family, key: Key::AddressPort, elements: entrances });
+    let elements =
+        of_family().flat_map(|(entrance, nets)| nets.iter().map(|net| (*entrance, *net))).collect();
+    table.ranges.insert(admitted.clone(), Ranges { family, elements });
+    let when = vec![When::Family(family), When::HasPorts, When::InSet(guarded), When::NotInRanges(admitted)];
+    Some(Rule { when, then: Then::Drop })
 }
 
 fn geneve_untracked() -> Rule {

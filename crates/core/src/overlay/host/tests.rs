@@ -1,6 +1,8 @@
 use super::*;
+use crate::overlay::service::Entrance;
 use crate::overlay::topology::{ServiceSource, Topology};
 use crate::overlay::zone::testing::{Speaks, lab, lab_of};
+use crate::port::{Port, Protocol};
 
 fn plan(speaks: Speaks) -> HostPlan {
     let lab = lab_of(speaks, 2, 0);
@@ -61,13 +63,57 @@ fn what_is_forwarded_to_a_service_comes_from_the_join_address_and_never_from_the
     assert_eq!(
         chain(&plan(Speaks::V4), "postrouting"),
         [
-            "oifname \"ovn-k8s-mp0\" ct status dnat ip daddr != 169.254.169.3 snat ip to 100.64.0.2",
+            "oifname \"ovn-k8s-mp0\" ct status dnat meta nfproto ipv4 ip daddr . meta l4proto . th dport != @kept_addresses_v4 snat ip to 100.64.0.2",
             "oifname \"ovn-k8s-mp0\" ct status dnat ip saddr 10.244.0.0/24 snat ip to 100.64.0.2",
             "oifname \"ovn-k8s-mp0\" ip saddr 10.244.0.2/32 return",
             "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 fib saddr type local snat ip to 10.244.0.2",
             "oifname != \"ovn-k8s-mp0\" ip saddr 10.244.0.0/24 masquerade",
         ]
     );
+}
+
+#[test]
+fn a_client_is_kept_on_the_way_to_this_nodes_own_backends() {
+    let lab = lab(1, 0);
+    let entrance = |address: Option<&str>| Entrance {
+        family: Family::V4,
+        address: address.map(|ip| ip.parse().unwrap()),
+        protocol: Protocol::Udp,
+        port: Port::new(30080).unwrap(),
+    };
+    let mut forward = Forward::default();
+    forward.local.insert(entrance(None), "169.254.169.3:30080".parse().unwrap());
+    forward.local.insert(entrance(Some("203.0.113.9")), "10.96.0.10:65535".parse().unwrap());
+    let text = lab.zone("n0").host(None, forward).filter.to_string();
+    let kept = text.split("set kept_addresses_v4 {").nth(1).unwrap().lines().nth(2).unwrap();
+    assert_eq!(kept.trim(), "elements = { 10.96.0.10 . udp . 65535, 169.254.169.3 . udp . 30080 }");
+}
+
+#[test]
+fn whom_a_service_does_not_name_is_stopped_before_anything_is_translated() {
+    let lab = lab(1, 0);
+    let entrance = Entrance {
+        family: Family::V4,
+        address: Some("203.0.113.9".parse().unwrap()),
+        protocol: Protocol::Tcp,
+        port: Port::new(80).unwrap(),
+    };
+    let mut forward = Forward::default();
+    forward.guarded.insert(entrance, vec!["192.0.2.0/24".parse().unwrap()]);
+    let text = lab.zone("n0").host(None, forward).filter.to_string();
+    assert!(text.contains("elements = { 203.0.113.9 . tcp . 80 . 192.0.2.0/24 }"), "{text}");
+    let guard = text.split("chain guard {").nth(1).unwrap();
+    let lines: Vec<&str> = guard.lines().skip(1).take(2).map(str::trim).collect();
+    assert_eq!(
+        lines,
+        [
+            "type filter hook prerouting priority -150; policy accept;",
+            "meta nfproto ipv4 meta l4proto { tcp, udp, sctp } \
+             ip daddr . meta l4proto . th dport @guarded_addresses_v4 \
+             ip daddr . meta l4proto . th dport . ip saddr != @admitted_addresses_v4 drop",
+        ]
+    );
+    assert!(!plan(Speaks::Dual).filter.chains.contains_key("guard"));
 }
 
 #[test]

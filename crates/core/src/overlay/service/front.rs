@@ -1,9 +1,11 @@
 //! What the host catches for a Service, and where it sends it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Scope, at, backends, fixed, outside_addresses};
+use ipnet::IpNet;
+
+use super::{Door, Scope, at, backends, outside_addresses, ranges_of};
 use crate::net::Family;
 use crate::overlay::cluster::{EndpointSlice, Service, ServicePort};
 use crate::overlay::zone::Zone;
@@ -31,7 +33,9 @@ pub struct Forward {
     /// who asks.
     pub local: BTreeMap<Entrance, SocketAddr>,
     /// The entrances behind which a backend lives in a host's own network.
-    pub host_backed: std::collections::BTreeSet<Entrance>,
+    pub host_backed: BTreeSet<Entrance>,
+    /// The entrances that only some may use, and from where they come; no range is within another.
+    pub guarded: BTreeMap<Entrance, Vec<IpNet>>,
 }
 
 impl Forward {
@@ -44,6 +48,9 @@ impl Forward {
             self.local.entry(entrance).or_insert(to);
         }
         self.host_backed.extend(other.host_backed);
+        for (entrance, ranges) in other.guarded {
+            self.guarded.entry(entrance).or_insert(ranges);
+        }
     }
 }
 
@@ -78,6 +85,10 @@ impl Zone<'_> {
             .any(|backend| !self.networks.is_pod_address(backend.ip()));
         let local = self.local_backend(service, port, slices, family);
         for entrance in entrances {
+            let guarded = entrance.address.is_some_and(|ip| service.load_balancer_ips.contains(&ip));
+            if guarded && !service.source_ranges.is_empty() {
+                forward.guarded.insert(entrance, ranges_of(service, family));
+            }
             forward.any.insert(entrance, any);
             forward.local.extend(local.map(|to| (entrance, to)));
             if host_backed {
@@ -88,10 +99,10 @@ impl Zone<'_> {
 
     /// The Service's own address; where that means this node's backends only, one that means all of them.
     fn any_backend(&self, service: &Service, port: &ServicePort, family: Family) -> Option<SocketAddr> {
-        match port.node_port {
-            Some(number) if service.internal_local => fixed(self.networks.every_backend(), family, number),
-            Some(_) | None => service.cluster_ips.get(family).map(|ip| at(ip, port.port)),
+        if service.internal_local {
+            return self.door(service, port, family, Door::Every);
         }
+        service.cluster_ips.get(family).map(|ip| at(ip, port.port))
     }
 
     /// Where only this node's backends answer: a process of the host directly, because through the overlay its answer
@@ -108,6 +119,6 @@ impl Zone<'_> {
         }
         let local = backends(port, slices, family, Scope::Node(&self.node.name));
         let of_host = local.into_iter().find(|backend| !self.networks.is_pod_address(backend.ip()));
-        of_host.or_else(|| fixed(self.networks.local_only(), family, port.node_port?))
+        of_host.or_else(|| self.door(service, port, family, Door::Local))
     }
 }

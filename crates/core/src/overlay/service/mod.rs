@@ -7,14 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
+
+use crate::name::{NodeName, ObjectName};
 use crate::net::{Addresses, Family};
 use crate::overlay::cluster::{EndpointSlice, Service, ServicePort};
-use crate::overlay::names::{self, marked};
-use crate::overlay::rows::{LoadBalancer, Map, Rows};
+use crate::overlay::names::{self, ObjectId, marked};
+use crate::overlay::rows::{Acl, AclAction, AclDirection, AclOn, LoadBalancer, Map, Rows};
 use crate::overlay::zone::Zone;
 use crate::port::{Port, Protocol};
 
 mod backends;
+mod door;
 mod front;
 #[cfg(test)]
 mod tests;
@@ -22,8 +26,13 @@ mod tests;
 pub use backends::{Scope, backends};
 pub use front::{Entrance, Forward};
 
-/// The longest OVN remembers a client for; a longer affinity is had by choosing by addresses alone.
-const LONGEST_AFFINITY: u32 = 65535;
+use door::Door;
+
+/// Above everything that policies and the node allow.
+const KEEP_OUT_PRIORITY: u16 = 2000;
+
+/// The scope of what means the same in every zone.
+const EVERYWHERE: &str = "cluster";
 
 type Vips = BTreeMap<SocketAddr, BTreeSet<SocketAddr>>;
 
@@ -37,6 +46,7 @@ impl Zone<'_> {
     /// rows. An address without a backend is there all the same and refuses.
     pub fn rows_of_service(&self, service: &Service, slices: &[EndpointSlice]) -> Rows {
         let mut rows = Rows::default();
+        self.guard(service, &mut rows);
         let protocols: BTreeSet<Protocol> = service.ports.iter().map(|port| port.protocol).collect();
         for protocol in protocols {
             let (mut everywhere, mut here) = (Vips::new(), Vips::new());
@@ -47,12 +57,12 @@ impl Zone<'_> {
             }
             let node = self.node.name.to_string();
             if !everywhere.is_empty() {
-                let mut lb = self.load_balancer(service, protocol, "cluster", everywhere);
+                let mut lb = self.load_balancer(service, protocol, EVERYWHERE, everywhere);
                 lb.groups.insert(names::CLUSTER_LB_GROUP.to_owned());
                 rows.put(lb);
             }
             if !here.is_empty() {
-                let mut lb = self.load_balancer(service, protocol, &format!("node_switch_{node}"), here);
+                let mut lb = self.load_balancer(service, protocol, &here_at(&node), here);
                 lb.switches.insert(node);
                 rows.put(lb);
             }
@@ -82,16 +92,56 @@ impl Zone<'_> {
         for ip in outside_addresses(service, family) {
             everywhere.insert(at(ip, port.port), all.clone());
         }
-        let Some(node_port) = port.node_port else { return };
-        for ip in self.node.host_addresses.iter().filter(|ip| Family::of(**ip) == family) {
-            here.insert(at(*ip, node_port), all.clone());
+        if let Some(node_port) = port.node_port {
+            for ip in self.node.host_addresses.iter().filter(|ip| Family::of(**ip) == family) {
+                here.insert(at(*ip, node_port), all.clone());
+            }
         }
         if service.external_local {
             let pods = local.into_iter().filter(|to| self.networks.is_pod_address(to.ip())).collect();
-            here.extend(fixed(self.networks.local_only(), family, node_port).map(|vip| (vip, pods)));
+            here.extend(self.door(service, port, family, Door::Local).map(|vip| (vip, pods)));
         }
         if service.internal_local {
-            here.extend(fixed(self.networks.every_backend(), family, node_port).map(|vip| (vip, all)));
+            here.extend(self.door(service, port, family, Door::Every).map(|vip| (vip, all)));
+        }
+    }
+
+    /// Pods are kept from the addresses of a load balancer that are not for them; what comes from outside is stopped
+    /// by the host.
+    fn guard(&self, service: &Service, rows: &mut Rows) {
+        if service.source_ranges.is_empty() {
+            return;
+        }
+        for ip in &service.load_balancer_ips {
+            for port in &service.ports {
+                rows.put(self.keep_out(service, *ip, port));
+            }
+        }
+    }
+
+    fn keep_out(&self, service: &Service, ip: IpAddr, port: &ServicePort) -> Acl {
+        let family = Family::of(ip);
+        let protocol = port.protocol.lower();
+        let ranges: Vec<String> = ranges_of(service, family).iter().map(|net| net.to_string()).collect();
+        let but = if ranges.is_empty() {
+            String::new()
+        } else {
+            format!(" && {}.src != {{{}}}", family.ovn(), ranges.join(", "))
+        };
+        let id = ObjectId::new("Service", service.name.to_string())
+            .and("direction", AclDirection::ovn(AclDirection::FromPort))
+            .and("gress-index", format!("{ip}:{protocol}:{}", port.port));
+        Acl {
+            id: id.text(),
+            name: "LoadBalancerSourceRanges".to_owned(),
+            on: AclOn::Switch(self.node.name.to_string()),
+            direction: AclDirection::FromPort,
+            priority: KEEP_OUT_PRIORITY,
+            matches: format!("{}.dst == {ip} && {protocol}.dst == {}{but}", family.ovn(), port.port),
+            action: AclAction::Drop,
+            // Before load balancing: after it nobody knows which address was asked.
+            options: Map::new(),
+            external_ids: id.external_ids(),
         }
     }
 
@@ -102,16 +152,11 @@ impl Zone<'_> {
                 .map(|(key, value)| (key.to_owned(), value.to_owned())),
         );
         options.insert("hairpin_snat_ip".to_owned(), hairpin.join(" "));
-        let mut selection_fields = BTreeSet::new();
-        match service.affinity {
-            Some(seconds) if seconds > LONGEST_AFFINITY => {
-                selection_fields.extend(["ip_src", "ip_dst"].map(str::to_owned));
-            }
-            Some(seconds) => {
-                options.insert("affinity_timeout".to_owned(), seconds.to_string());
-            }
-            None => {}
-        }
+        // Not OVN's `affinity_timeout`, which drops the packet a client is remembered by, and with it the connection.
+        let selection_fields = match service.affinity {
+            Some(_) => ["ip_src", "ip_dst"].into_iter().map(str::to_owned).collect(),
+            None => BTreeSet::new(),
+        };
         match protocol {
             // A steady flow would stay with a backend that is gone for as long as it sends; a connection must not be
             // cut while its backend finishes.
@@ -121,7 +166,7 @@ impl Zone<'_> {
             Protocol::Tcp | Protocol::Sctp => {}
         }
         LoadBalancer {
-            name: format!("Service_{}_{protocol}_{scope}", service.name),
+            name: name_of(&service.name, protocol, scope),
             protocol,
             vips,
             selection_fields,
@@ -136,6 +181,35 @@ impl Zone<'_> {
     }
 }
 
+/// Where datagrams to an address of a Service may go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Led {
+    /// The address.
+    pub asked: SocketAddr,
+    /// Who gets them.
+    pub backend: SocketAddr,
+}
+
+/// Where datagrams to a Service may go by these rows of a node's zone.
+pub fn datagrams_led(service: &ObjectName, node: &NodeName, rows: &Rows) -> BTreeSet<Led> {
+    let names = [EVERYWHERE.to_owned(), here_at(node.as_str())];
+    let of = names.into_iter().filter_map(|scope| {
+        rows.load_balancers.get(&name_of(service, Protocol::Udp, &scope)).map(|lb| &lb.vips)
+    });
+    let pairs = of.flatten().flat_map(|(asked, backends)| {
+        backends.iter().map(|backend| Led { asked: *asked, backend: *backend })
+    });
+    pairs.collect()
+}
+
+fn name_of(service: &ObjectName, protocol: Protocol, scope: &str) -> String {
+    format!("Service_{service}_{protocol}_{scope}")
+}
+
+fn here_at(node: &str) -> String {
+    format!("node_switch_{node}")
+}
+
 fn outside_addresses(service: &Service, family: Family) -> impl Iterator<Item = IpAddr> {
     let all = service.external_ips.union(&service.load_balancer_ips).copied();
     all.filter(move |ip| Family::of(*ip) == family)
@@ -143,6 +217,12 @@ fn outside_addresses(service: &Service, family: Family) -> impl Iterator<Item = 
 
 fn at(ip: IpAddr, port: Port) -> SocketAddr {
     SocketAddr::new(ip, port.number())
+}
+
+/// The ranges of one family that may use a load balancer's addresses, none within another.
+fn ranges_of(service: &Service, family: Family) -> Vec<IpNet> {
+    let all = service.source_ranges.iter().copied().filter(|net| Family::of_net(*net) == family);
+    IpNet::aggregate(&all.collect())
 }
 
 fn fixed(addresses: Addresses, family: Family, port: Port) -> Option<SocketAddr> {

@@ -25,6 +25,7 @@ fn service(lab: &Lab) -> Service {
         affinity: None,
         internal_local: false,
         external_local: false,
+        source_ranges: BTreeSet::new(),
     }
 }
 
@@ -186,16 +187,72 @@ fn outside_addresses_are_served_inside_and_forwarded_from_outside() {
 }
 
 #[test]
-fn affinity_is_kept_for_the_time_asked_and_for_ever_where_ovn_cannot_count_so_far() {
+fn a_client_that_stays_is_chosen_for_by_addresses_and_loses_no_packet_for_it() {
     let lab = lab(1, 0);
-    for (seconds, timeout, fields) in [(10800, Some("10800"), 0), (65535, Some("65535"), 0), (86400, None, 2)]
-    {
-        let service = Service { affinity: Some(seconds), ..service(&lab) };
+    for (affinity, fields) in [(None, 0), (Some(1), 2), (Some(10800), 2), (Some(86400), 2)] {
+        let service = Service { affinity, ..service(&lab) };
         let rows = lab.zone("n0").rows_of_service(&service, &two());
         let lb = rows.load_balancers.values().next().unwrap();
-        assert_eq!(lb.options.get("affinity_timeout").map(String::as_str), timeout, "{seconds}");
-        assert_eq!(lb.selection_fields.len(), fields, "{seconds}");
+        assert_eq!(lb.selection_fields.len(), fields, "{affinity:?}");
+        assert!(!lb.options.contains_key("affinity_timeout"), "OVN drops the first packet of each client");
     }
+}
+
+#[test]
+fn without_ports_of_nodes_a_service_has_doors_at_ports_it_does_not_use() {
+    let lab = lab(2, 1);
+    let mut service = Service { external_local: true, internal_local: true, ..service(&lab) };
+    service.ports[0].port = port(65534);
+    let mut second = service.ports[0].clone();
+    (second.name, second.port) = ("other".to_owned(), port(65535));
+    service.ports.push(second);
+    let zone = lab.zone("n0");
+    assert_eq!(
+        zone.rows_of_service(&service, &two()).load_balancers.len(),
+        1,
+        "nothing can come from outside"
+    );
+    service.load_balancer_ips.insert("203.0.113.9".parse().unwrap());
+    assert_eq!(
+        shown(&zone.rows_of_service(&service, &two())),
+        [
+            "Service_ns/web_TCP_cluster 203.0.113.9:65534 -> 10.244.0.3:8080 10.244.1.3:8080",
+            "Service_ns/web_TCP_cluster 203.0.113.9:65535 ->",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65530 ->",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65531 ->",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65532 -> 10.244.0.3:8080 10.244.1.3:8080",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65533 -> 10.244.0.3:8080",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65534 -> 10.244.0.3:8080",
+            "Service_ns/web_TCP_node_switch_n0 10.96.0.10:65535 ->",
+        ]
+    );
+    let forward = zone.forward_of_service(&service, &two());
+    let to = |map: &BTreeMap<Entrance, SocketAddr>| map.values().map(|a| a.port()).collect::<Vec<_>>();
+    assert_eq!((to(&forward.local), to(&forward.any)), (vec![65533, 65531], vec![65532, 65530]));
+}
+
+#[test]
+fn only_the_ranges_a_service_names_may_use_its_load_balancers_addresses() {
+    let lab = lab(1, 1);
+    let mut service = node_port(&lab);
+    service.external_ips.insert("198.51.100.7".parse().unwrap());
+    service.load_balancer_ips.insert("203.0.113.9".parse().unwrap());
+    let zone = lab.zone("n0");
+    assert!(zone.forward_of_service(&service, &two()).guarded.is_empty());
+    let ranges = ["192.0.2.0/24", "192.0.2.0/25", "10.0.0.0/8", "2001:db8::/32"];
+    service.source_ranges = ranges.map(|net| net.parse().unwrap()).into();
+    let guarded = zone.forward_of_service(&service, &two()).guarded;
+    let shown: Vec<String> = guarded.iter().map(|(e, nets)| format!("{:?} {nets:?}", e.address)).collect();
+    assert_eq!(shown, ["Some(203.0.113.9) [10.0.0.0/8, 192.0.2.0/24]"]);
+    let matches = |service: &Service| -> Vec<String> {
+        zone.rows_of_service(service, &two()).acls.into_values().map(|acl| acl.matches).collect()
+    };
+    let stopped = "ip4.dst == 203.0.113.9 && tcp.dst == 80 && ip4.src != {10.0.0.0/8, 192.0.2.0/24}";
+    assert_eq!(matches(&service), [stopped]);
+    // A list of the other family alone lets nobody in.
+    service.source_ranges = ["2001:db8::/32".parse().unwrap()].into();
+    assert_eq!(matches(&service), ["ip4.dst == 203.0.113.9 && tcp.dst == 80"]);
+    assert_eq!(zone.forward_of_service(&service, &two()).guarded.values().next(), Some(&vec![]));
 }
 
 #[test]
@@ -272,11 +329,15 @@ fn any_service() -> impl Strategy<Value = (Service, Vec<EndpointSlice>)> {
         proptest::option::of(30000_i64..30003),
         1..4,
     );
+    let ranges = prop::sample::subsequence(
+        ["192.0.2.0/24", "192.0.2.0/25", "2001:db8::/32"].map(|net| net.parse().unwrap()).to_vec(),
+        0..3,
+    );
     let flags = any::<(bool, bool, bool)>();
     let affinity = proptest::option::of(1_u32..90000);
     let slices = prop::collection::vec(prop::collection::vec(any_endpoint(), 0..5), 0..3);
-    (ports, flags, affinity, slices).prop_map(
-        |(ports, (internal_local, external_local, external), affinity, lists)| {
+    (ports, flags, affinity, slices, ranges).prop_map(
+        |(ports, (internal_local, external_local, external), affinity, lists, ranges)| {
             let name = |protocol: Protocol, number: i64| format!("{}{number}", protocol.lower());
             let mut used = BTreeSet::new();
             let mut fresh = |protocol, wanted: Option<i64>| {
@@ -299,6 +360,7 @@ fn any_service() -> impl Strategy<Value = (Service, Vec<EndpointSlice>)> {
                 affinity,
                 internal_local,
                 external_local,
+                source_ranges: ranges.into_iter().collect(),
             };
             let slice_ports: Vec<_> = ports
                 .keys()

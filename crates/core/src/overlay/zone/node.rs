@@ -15,6 +15,9 @@ use crate::overlay::topology::Part;
 /// Above the drop of a policy, on a par with what a policy allows.
 pub(crate) const ALLOW_PRIORITY: u16 = 1001;
 
+/// Above everything that policies allow.
+const NO_SERVICE_PRIORITY: u16 = 2000;
+
 impl Zone<'_> {
     pub(super) fn rows_of_part(&self, part: Part, rows: Rows) -> Rows {
         match part {
@@ -26,7 +29,9 @@ impl Zone<'_> {
             Part::HostReturn => self.host_return(rows),
             Part::LoadBalancerGroups => [names::CLUSTER_LB_GROUP, names::SWITCH_LB_GROUP]
                 .into_iter()
-                .fold(rows, |rows, name| rows.with(LoadBalancerGroup { name: name.to_owned() })),
+                .fold(self.no_service(rows), |rows, name| {
+                    rows.with(LoadBalancerGroup { name: name.to_owned() })
+                }),
             Part::AlwaysAllowed => self.always_allowed(rows),
         }
     }
@@ -220,6 +225,26 @@ impl Zone<'_> {
                 });
             }
             rows
+        })
+    }
+
+    /// What still goes to the range of Services after load balancing is for a Service that is not there, or not yet. It
+    /// leads nowhere, and as a tracked connection it would go on to lead there when the Service has come.
+    fn no_service(&self, rows: Rows) -> Rows {
+        self.networks.service().iter().fold(rows, |rows, net| {
+            let family = Family::of_net(net).ovn();
+            let id = ObjectId::new("NoService", "services").and("family", family);
+            rows.with(Acl {
+                id: id.text(),
+                name: "NoService".to_owned(),
+                on: AclOn::Switch(self.node.name.to_string()),
+                direction: AclDirection::FromPort,
+                priority: NO_SERVICE_PRIORITY,
+                matches: format!("{family}.dst == {net}"),
+                action: AclAction::Drop,
+                options: options_for(AclDirection::FromPort),
+                external_ids: id.external_ids(),
+            })
         })
     }
 
