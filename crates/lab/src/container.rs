@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
 use crate::error::{During, LabError, Result};
@@ -16,7 +17,11 @@ pub fn run(hostname: Option<&str>, command: &[OsString]) -> Result<()> {
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).during("keeping mounts to ourselves")?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     for (kind, path) in [("proc", "/proc"), ("sysfs", "/sys")] {
-        mount(Some(kind), path, Some(kind), plain, None::<&str>).during(format!("mounting {path}"))?;
+        match mount(Some(kind), path, Some(kind), plain, None::<&str>) {
+            // On the host's own network it is the same already, and the kernel does not put one onto itself.
+            Err(Errno::EBUSY) => {}
+            done => done.during(format!("mounting {path}"))?,
+        }
     }
     if let Some(name) = hostname {
         nix::unistd::sethostname(name).during("setting the host name")?;

@@ -42,6 +42,7 @@ pub mod policy_table;
 mod program;
 pub mod programs;
 mod protocol;
+pub mod service_table;
 mod state;
 
 pub use addressing::Families;

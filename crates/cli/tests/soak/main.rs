@@ -15,6 +15,7 @@ mod paths;
 mod policies;
 mod processes;
 mod report;
+mod services;
 #[path = "../lab/stage.rs"]
 mod stage;
 mod tampering;
@@ -41,10 +42,11 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 8] = [
+const SCENARIOS: [&Scenario; 9] = [
     &kills::SCENARIO,
     &tampering::SCENARIO,
     &policies::SCENARIO,
+    &services::SCENARIO,
     &paths::DUAL,
     &paths::SIX,
     &paths::KUBE,

@@ -5,4 +5,5 @@
 mod bench;
 mod paths;
 mod policies;
+mod services;
 mod world;

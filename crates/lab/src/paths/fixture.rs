@@ -144,7 +144,7 @@ pub async fn lower(client: &Client) -> Result<(), FixtureError> {
 }
 
 /// Applies a pod until its namespace has the service account that a real API server asks for.
-async fn insist(
+pub(crate) async fn insist(
     pods: &Api<Pod>,
     name: &str,
     pod: &Value,
