@@ -29,7 +29,9 @@ impl Drop for Pod {
 
 impl Pod {
     fn start(args: &[&str]) -> Pod {
-        let up = "ip link set lo up; ip addr add 127.0.0.2/8 dev lo; ip addr add fd00::2/128 dev lo nodad; exec \"$@\"";
+        // The kernel has an IPv6 address at once and makes the route to it later; packets between the two are lost.
+        let up = "ip link set lo up; ip addr add 127.0.0.2/8 dev lo; ip addr add fd00::2/128 dev lo nodad; \
+                  until ip -6 route show table local fd00::2 | grep -q lo; do sleep 0.01; done; exec \"$@\"";
         let mut child = Command::new("unshare")
             .args(["--net", "--", "sh", "-ec", up, "pod", NETFERRY, "lab-pod", "--name", "alpha"])
             .args(args)
