@@ -77,7 +77,7 @@ impl Part {
         }
     }
 
-    /// What flows may notice of the end of one; nothing is said of a switch, without which there are none.
+    /// What flows may notice of the end of one; nothing is said of a switch and its database.
     ///
     /// A new `ovn-controller` takes over the old one's flows as one bundle, and a packet that is being looked up at that
     /// moment can be lost. A switch without a datapath in the kernel forwards with the thread that follows its database:
@@ -93,8 +93,7 @@ impl Part {
             | Part::Northbound
             | Part::Southbound => Some(Limits { lost: 0, gap }),
             Part::Controller => Some(Limits { lost: 1, gap }),
-            Part::SwitchDatabase => Some(Limits { lost: u64::MAX, gap }),
-            Part::Switch => None,
+            Part::SwitchDatabase | Part::Switch => None,
         }
     }
 
