@@ -271,7 +271,8 @@ impl<'k> Keeper<'k> {
         match notice {
             Notice::Object { table, .. } if table.name == self.mark.nft_table => self.filter_touched = true,
             Notice::Object { table, what, gone, .. } => {
-                suspects.guards |= *gone && table.name == guard::TABLE;
+                // Guards have no rules: one that comes was made by somebody else, and may let something pass.
+                suspects.guards |= table.name == guard::TABLE && (*gone || matches!(what, What::Rule));
                 let passes = matches!(what, What::Chain | What::Rule);
                 self.others_touched |= passes && admit::is_foreign(table.family, &table.name);
             }

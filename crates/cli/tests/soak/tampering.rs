@@ -23,7 +23,9 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let mut ground = Ground::new();
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut held, mut changed, mut stays) = (0, 0, vec![]);
-    let harms = ground.harms();
+    // What stays changed would be in the way of what is deleted afterwards.
+    let mut harms = ground.harms();
+    harms.sort_by_key(|harm| !harm.is_loss());
     let all = harms.len();
     for (number, harm) in harms.into_iter().enumerate() {
         match ground.suffer(&harm, PATIENCE) {

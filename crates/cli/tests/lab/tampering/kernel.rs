@@ -205,6 +205,12 @@ fn settings(node: &State, bare: &State, harms: &mut Vec<Harm>) {
             }
             (None, _) => continue,
         };
+        // Of all links at once the kernel is told by one setting; of each it is kept for the link that leads to the pods.
+        let follows_all =
+            parts.last() == Some(&"forwarding") && !parts.contains(&"all") && !parts.contains(&"ovn-k8s-mp0");
+        if follows_all {
+            continue;
+        }
         // A link's own MTU is the link's, and some of what it has follows from the link.
         let follows =
             ["mtu", "addr_gen_mode", "stable_secret", "base_reachable_time_ms", "tcp_mem", "udp_mem"];
