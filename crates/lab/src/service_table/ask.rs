@@ -12,8 +12,8 @@ use crate::programs::probe::{self, Outcome, Probe, Silence};
 
 /// How long an answer may take. One that should come and does not is asked for again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// How long nothing must come for it to be silence.
-const SILENT_FOR: Duration = Duration::from_millis(700);
+/// How long nothing must come for it to be silence. A busy machine is slow, and that is no silence.
+const SILENT_FOR: Duration = Duration::from_secs(2);
 /// Asked so often at a time.
 const A_FEW: usize = 4;
 /// After so many questions each of two backends has answered, but for once in some million times.
