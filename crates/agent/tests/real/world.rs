@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "a benchmark uses it too, and each its part")]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -92,6 +93,14 @@ pub(crate) struct World {
     pub(crate) client: Client,
 }
 
+/// Where nobody else listens, and nobody's connections come from: while the API is away, any of them could be given its
+/// port at `127.0.0.1`, also that of an agent that looks for it there.
+fn address_of_its_own() -> Ipv4Addr {
+    static MADE: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | high, low, MADE.fetch_add(1, Ordering::Relaxed))
+}
+
 impl World {
     /// A node with a running switch, and an API that knows its networks.
     pub(crate) async fn start() -> World {
@@ -107,8 +116,9 @@ impl World {
         let known = data.as_ref().is_some_and(|file| file.exists());
         let server = ApiServer::open(Settings { data, ..Settings::default() }).expect("a server");
         let client = Client::new(server.router(), "default");
-        let pki = Pki::fresh(&[]).expect("certificates");
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let host = address_of_its_own();
+        let pki = Pki::fresh(&[host.into()]).expect("certificates");
+        let address = SocketAddr::from((host, 0));
         let mut world = World { dir, switch, server, pki, address, listening: None, client };
         world.listen().await;
         if !known {
