@@ -202,7 +202,11 @@ struct Ship {
 
 impl Ship {
     fn launch(dir: &Path) -> Ship {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        // At an address of its own: while it is sunk, a connection of whoever looks for it at 127.0.0.1 could be given
+        // its port.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let host = std::net::Ipv4Addr::new(127, 128 | high, low, 1);
+        let free = std::net::TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr());
         let mut ship = Ship { dir: dir.to_owned(), address: free.expect("a free port"), child: None };
         ship.refloat();
         ship
