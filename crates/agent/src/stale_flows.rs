@@ -24,7 +24,7 @@ const CHANGES: [&str; 2] = ["rev_flow_table", "rev_reconfigure"];
 /// forgotten decides anew, and loses no packet by it.
 pub(crate) async fn forget(ovs_run: PathBuf) {
     loop {
-        match Control::find(&ovs_run, "ovs-vswitchd").await {
+        match switch::control(&ovs_run).await {
             Ok(control) => match switch::version(&control).await {
                 // A switch that is exchanged for another is started again, and the agent with it or before it.
                 Ok(version) if version >= (3, 3) => {

@@ -26,6 +26,11 @@ pub fn datapath() -> Datapath {
     if Path::new("/sys/module/openvswitch").exists() { Datapath::Kernel } else { Datapath::Userspace }
 }
 
+/// The running switch's control socket.
+pub(crate) async fn control(run: &Path) -> Result<Control, ControlError> {
+    Control::find(run, DAEMON).await
+}
+
 /// The first two numbers of a switch's version; the highest there are where it says something else.
 pub(crate) async fn version(switch: &Control) -> Result<(u32, u32), ControlError> {
     Ok(read_version(&switch.version().await?))
@@ -56,7 +61,7 @@ pub async fn identity(switch: &Client, last_known: &Node) -> Result<String, Sett
 
 /// Whether the switch has flows on its integration bridge; `None` when it does not answer.
 pub async fn has_flows(run: &Path) -> Option<bool> {
-    let control = Control::find(run, DAEMON).await.ok()?;
+    let control = control(run).await.ok()?;
     match control.command("bridge/dump-flows", &[names::INTEGRATION_BRIDGE]).await {
         // The last table holds what every bridge has by itself.
         Ok(flows) => Some(flows.lines().any(|flow| !flow.contains("table_id=254"))),
@@ -76,7 +81,7 @@ pub async fn follow_flows(run: PathBuf, has: watch::Sender<bool>) {
         });
     };
     while !has.is_closed() {
-        if let Ok(control) = Control::find(&run, DAEMON).await
+        if let Ok(control) = control(&run).await
             && let Ok(mut life) = UnixStream::connect(control.socket()).await
         {
             while has_flows(&run).await == Some(false) {

@@ -7,7 +7,6 @@ use netferry_ovs::Client;
 use netferry_ovs::table::Table;
 use netferry_ovs::tables::vswitch::Datapath as DatapathRow;
 use netferry_ovs::transaction::Transaction;
-use netferry_ovs::unixctl::Control;
 use netferry_ovs::value::Datum;
 
 use crate::switch;
@@ -33,7 +32,7 @@ pub(crate) async fn forgo(database: Client, ovs_run: PathBuf) {
                 snapshot.all::<DatapathRow>().ok()?.into_iter().find(|entry| says_so(&entry.row))
             })
             .await;
-        let version = async { switch::version(&Control::find(&ovs_run, "ovs-vswitchd").await?).await };
+        let version = async { switch::version(&switch::control(&ovs_run).await?).await };
         match version.await {
             Ok(version) if version < (3, 2) => {}
             // A switch that is exchanged for another is started again, and the agent with it or before it.

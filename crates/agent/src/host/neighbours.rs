@@ -24,8 +24,6 @@ const RENEWAL: Duration = Duration::from_secs(600);
 /// Between looks for a switch that is away. Nothing tells when its socket appears.
 const PAUSE: Duration = Duration::from_millis(50);
 
-const DAEMON: &str = "ovs-vswitchd";
-
 /// Peers by tunnel address, with the hardware address behind it (or of the router on the way).
 pub type Peers = BTreeMap<IpAddr, Mac>;
 
@@ -124,7 +122,7 @@ impl TunnelNeighbours {
     }
 
     async fn control(&self) -> Result<Control, ControlError> {
-        Control::find(&self.run, DAEMON).await
+        crate::switch::control(&self.run).await
     }
 }
 

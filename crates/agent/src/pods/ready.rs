@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use netferry_core::overlay::names;
 use netferry_ovs::tables::vswitch::Interface;
-use netferry_ovs::unixctl::Control;
 use netferry_ovs::{Client, Snapshot, Status};
 use tokio::sync::watch;
 
 use super::Readiness;
 use super::record::INSTALLED;
+use crate::switch;
 
 /// How long the switch may take to answer before it counts as gone.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -64,6 +64,6 @@ pub(crate) fn has_management_port(now: &Snapshot) -> bool {
 
 /// Whether the switch itself runs. Without it no packet of any pod moves, and nothing in a database says so.
 pub(super) async fn is_switching(ovs_run: &Path) -> bool {
-    let found = tokio::time::timeout(LIMIT, Control::find(ovs_run, "ovs-vswitchd")).await;
+    let found = tokio::time::timeout(LIMIT, switch::control(ovs_run)).await;
     matches!(found, Ok(Ok(_)))
 }

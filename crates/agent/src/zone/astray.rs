@@ -10,11 +10,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use netferry_core::overlay::service::Led;
-use netferry_ovs::unixctl::{Control, ControlError};
+use netferry_ovs::unixctl::ControlError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::model::Moved;
+use crate::switch;
 
 /// From the leaving to the first look; each later one is after twice the time.
 const FIRST: Duration = Duration::from_millis(500);
@@ -23,7 +24,6 @@ const LAST: Duration = Duration::from_secs(60);
 /// A switch with very many connections takes its time to list them.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-const DAEMON: &str = "ovs-vswitchd";
 const UDP: u8 = 17;
 
 /// Looks for them, until nobody tells of backends any more. The switch's control socket is in `run`.
@@ -70,7 +70,7 @@ async fn wait(until: Instant, moved: &mut mpsc::UnboundedReceiver<Moved>) -> Res
 }
 
 async fn forget(run: &std::path::Path, left: &BTreeMap<Led, Instant>) -> Result<usize, ControlError> {
-    let control = Control::find(run, DAEMON).await?.within(ANSWERS_WITHIN);
+    let control = switch::control(run).await?.within(ANSWERS_WITHIN);
     // What is cached now is compared with the flows of now before anything is forgotten. One that does not know the
     // command is asked again later all the same.
     let _ = control.command("revalidator/wait", &[]).await;

@@ -4,16 +4,17 @@
 //! what that changes. However large the cluster, the work is that of the parts and the change that of the rows.
 //! Pure: everything it knows was told, and a new one that is told the same is the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::Hash;
-use std::net::IpAddr;
-use std::sync::Arc;
+mod claim;
+mod common;
+mod mark;
+mod moved;
+mod news;
 
-use netferry_core::label::Labels;
+use std::collections::{BTreeMap, BTreeSet};
+
 use netferry_core::mtu::Mtu;
-use netferry_core::name::{NodeName, ObjectName, Text};
-use netferry_core::overlay::allocate::NodeId;
-use netferry_core::overlay::cluster::{Cluster, EndpointSlice, NamedPort, Node, Pod, Policy, Service};
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node, Pod};
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::policy::PeerSet;
@@ -22,56 +23,15 @@ use netferry_core::overlay::service::{Forward, Led, datagrams_led};
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{SwitchFacts, Zone};
 
+use claim::Claim;
+use common::Common;
+pub use moved::Moved;
+pub use news::{Kind, News};
+
 use super::local::LocalPods;
 
 /// The namespace that stands for the hosts' own network, where an administrator made it.
 const HOST_NAMESPACE: &str = "openshift-host-network";
-
-/// One thing that is known of the cluster.
-#[derive(Clone, PartialEq, Debug)]
-pub enum News {
-    /// A node with a place in the overlay.
-    Node(Node),
-    /// A node that is no more.
-    NodeGone(NodeName),
-    /// A namespace and its labels.
-    Namespace(String, Labels),
-    /// A namespace that is no more.
-    NamespaceGone(String),
-    /// A pod with addresses.
-    Pod(Pod),
-    /// A pod that is no more, has ended or has lost its addresses.
-    PodGone(ObjectName),
-    /// A Service with addresses.
-    Service(Service),
-    /// A Service that is no more, or has no addresses any more.
-    ServiceGone(ObjectName),
-    /// A slice, of which Service, and who answers.
-    Slice(ObjectName, ObjectName, EndpointSlice),
-    /// A slice that is no more.
-    SliceGone(ObjectName),
-    /// A policy.
-    Policy(Policy),
-    /// A policy that is no more.
-    PolicyGone(ObjectName),
-}
-
-/// The kinds of objects there is news of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Nodes.
-    Node,
-    /// Namespaces.
-    Namespace,
-    /// Pods.
-    Pod,
-    /// Services.
-    Service,
-    /// Slices of endpoints.
-    Slice,
-    /// NetworkPolicies.
-    Policy,
-}
 
 /// A part of the zone: what one object is answered with. In the order they are computed in: policies say which sets of
 /// peers there are.
@@ -109,110 +69,6 @@ pub enum LeftOut {
     },
 }
 
-/// What no two nodes can have.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Claim {
-    Id(NodeId),
-    Chassis(String),
-    Encap(IpAddr),
-}
-
-impl Claim {
-    fn of(node: &Node) -> [Claim; 3] {
-        [Claim::Id(node.assignment.id()), Claim::Chassis(node.chassis.clone()), Claim::Encap(node.encap)]
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Claim::Id(id) => format!("id {id}"),
-            Claim::Chassis(chassis) => format!("chassis {chassis}"),
-            Claim::Encap(address) => format!("tunnel address {address}"),
-        }
-    }
-}
-
-/// Values, each kept once: thousands of pods carry the same labels, and are on the same nodes.
-#[derive(Debug)]
-struct Once<T> {
-    known: HashSet<T>,
-    /// How many there were when those that nobody carries any more were last thrown out.
-    kept: usize,
-}
-
-impl<T> Default for Once<T> {
-    fn default() -> Once<T> {
-        Once { known: HashSet::new(), kept: 0 }
-    }
-}
-
-/// A value that clones share.
-trait Share: Clone + Eq + Hash {
-    /// Whether there is no other clone of it.
-    fn is_alone(&self) -> bool;
-}
-
-impl Share for Labels {
-    fn is_alone(&self) -> bool {
-        Labels::is_alone(self)
-    }
-}
-
-impl Share for Text {
-    fn is_alone(&self) -> bool {
-        Text::is_alone(self)
-    }
-}
-
-impl Share for NodeName {
-    fn is_alone(&self) -> bool {
-        NodeName::is_alone(self)
-    }
-}
-
-impl Share for Arc<[NamedPort]> {
-    fn is_alone(&self) -> bool {
-        Arc::strong_count(self) == 1
-    }
-}
-
-impl<T: Share> Once<T> {
-    fn share(&mut self, value: &mut T) {
-        if let Some(known) = self.known.get(value) {
-            *value = known.clone();
-            return;
-        }
-        if self.known.len() > 2 * self.kept + 64 {
-            self.known.retain(|known| !known.is_alone());
-            self.kept = self.known.len();
-        }
-        self.known.insert(value.clone());
-    }
-}
-
-/// What many objects have in common, each kept once.
-#[derive(Debug, Default)]
-struct Common {
-    labels: Once<Labels>,
-    namespaces: Once<Text>,
-    nodes: Once<NodeName>,
-    ports: Once<Arc<[NamedPort]>>,
-}
-
-impl Common {
-    fn in_pod(&mut self, pod: &mut Pod) {
-        self.labels.share(&mut pod.labels);
-        self.namespaces.share(&mut pod.name.namespace);
-        self.nodes.share(&mut pod.node);
-        self.ports.share(&mut pod.ports);
-    }
-
-    fn in_slice(&mut self, slice: &mut EndpointSlice) {
-        slice.endpoints.iter_mut().filter_map(|to| to.node.as_mut()).for_each(|node| self.nodes.share(node));
-        slice.endpoints.shrink_to_fit();
-        slice.ports.shrink_to_fit();
-    }
-}
-
 /// What a policy refers to.
 #[derive(Debug, Default)]
 struct Refers {
@@ -241,27 +97,6 @@ pub struct Settled {
     pub left_out: BTreeMap<Part, LeftOut>,
     /// Which backends datagrams go to now, and which they do not any more.
     pub moved: Moved,
-}
-
-/// Backends of datagrams that came and left.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Moved {
-    /// Those that came.
-    pub came: BTreeSet<Led>,
-    /// Those that left.
-    pub left: BTreeSet<Led>,
-}
-
-impl Moved {
-    fn note(&mut self, before: &BTreeSet<Led>, now: &BTreeSet<Led>) {
-        self.left.extend(before.difference(now).copied());
-        self.came.extend(now.difference(before).copied());
-    }
-
-    /// Whether nothing came and nothing left.
-    pub fn is_empty(&self) -> bool {
-        self.came.is_empty() && self.left.is_empty()
-    }
 }
 
 /// The zone of one node.
@@ -596,64 +431,6 @@ impl Model {
         if before != now {
             self.mark_pod(name, before.as_ref(), now.as_ref());
         }
-    }
-
-    fn mark_pod(&mut self, name: &ObjectName, before: Option<&Pod>, now: Option<&Pod>) {
-        let both = [before, now];
-        let either = |is: &dyn Fn(&Pod) -> bool| both.iter().flatten().any(|pod| is(pod));
-        if either(&|pod| pod.node == self.me && !pod.host_network) {
-            self.dirty.insert(Part::Pod(name.clone()));
-            for policy in self.cluster.policies_in(&name.namespace) {
-                if either(&|pod| policy.selects(pod)) {
-                    self.dirty.insert(Part::Policy(policy.name.clone()));
-                    self.dirty.insert(Part::Namespace(name.namespace.to_string()));
-                }
-            }
-        }
-        if let Some(labels) = self.cluster.namespaces.get(&*name.namespace) {
-            let addresses = |set: &PeerSet, pod: Option<&Pod>| {
-                pod.filter(|pod| set.contains(pod, labels)).map(|pod| pod.addresses)
-            };
-            let moved = self.sets.keys().filter(|set| addresses(set, before) != addresses(set, now));
-            self.dirty.extend(moved.cloned().map(Part::PeerSet));
-        }
-        let following = self.refers.iter().filter(|(_, refers)| refers.follows_all_pods);
-        self.dirty.extend(following.map(|(policy, _)| Part::Policy(policy.clone())));
-    }
-
-    fn mark_namespace(&mut self, name: &str) {
-        let is_empty = self.cluster.pods_in(name).next().is_none();
-        if is_empty && name != HOST_NAMESPACE {
-            return;
-        }
-        self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
-        let following = self.refers.iter().filter(|(_, refers)| refers.follows_all_pods);
-        self.dirty.extend(following.map(|(policy, _)| Part::Policy(policy.clone())));
-    }
-
-    fn mark_policy(&mut self, name: ObjectName) {
-        self.dirty.insert(Part::Namespace(name.namespace.to_string()));
-        self.dirty.insert(Part::Policy(name));
-    }
-
-    fn mark_sets_of_hosts(&mut self) {
-        if self.cluster.namespaces.contains_key(HOST_NAMESPACE) {
-            self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
-        }
-    }
-
-    fn mark_everything(&mut self) {
-        let cluster = &self.cluster;
-        self.dirty.insert(Part::Node);
-        self.dirty.extend(cluster.nodes.keys().filter(|name| **name != self.me).cloned().map(Part::Peer));
-        let here = cluster.pods.values().filter(|pod| pod.node == self.me);
-        self.dirty.extend(here.map(|pod| Part::Pod(pod.name.clone())));
-        self.dirty.extend(cluster.services.keys().cloned().map(Part::Service));
-        for policy in cluster.policies.keys() {
-            self.dirty.insert(Part::Policy(policy.clone()));
-            self.dirty.insert(Part::Namespace(policy.namespace.to_string()));
-        }
-        self.dirty.extend(self.sets.keys().cloned().map(Part::PeerSet));
     }
 
     /// Brings the zone to what is known by now and says what that changes. Nothing while the node has no place.
