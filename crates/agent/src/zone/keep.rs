@@ -245,7 +245,9 @@ impl Keeper {
             }
             return refuse(answers, &Unavailable::NotYet);
         }
-        let settled = self.model.settle();
+        let stores = [&self.northbound, &self.southbound, &self.switch];
+        let afresh = stores.into_iter().all(Store::looks_everywhere);
+        let settled = if afresh { self.model.settle_afresh() } else { self.model.settle() };
         if self.model.node().is_none() {
             self.ready(Readiness::NotReady(Unavailable::NoPlace.to_string()));
             return refuse(answers, &Unavailable::NoPlace);

@@ -440,6 +440,19 @@ impl Model {
     /// After it [`rows`](Model::rows) are those of [`Zone::rows`] for everything known, whatever the order it was
     /// heard in, without the parts that are left out.
     pub fn settle(&mut self) -> Settled {
+        self.settle_and_keep(|change| change)
+    }
+
+    /// [`settle`](Model::settle) for who is about to compare everything anyway: of what is new only chassis are
+    /// said. In a large cluster the rest would be most of an agent's memory, with what is kept scattered among it.
+    pub fn settle_afresh(&mut self) -> Settled {
+        self.settle_and_keep(|change| {
+            let remote_chassis = change.put.remote_chassis;
+            Change { put: Rows { remote_chassis, ..Rows::default() }, gone: change.gone }
+        })
+    }
+
+    fn settle_and_keep(&mut self, keep: fn(Change) -> Change) -> Settled {
         let mut settled = Settled::default();
         if self.node().is_none() {
             return settled;
@@ -459,7 +472,7 @@ impl Model {
             match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
                 Ok(change) => {
                     self.left_out.remove(&part);
-                    settled.change.then(change);
+                    settled.change.then(keep(change));
                 }
                 Err(_) => {
                     in_the_way.insert(part);

@@ -134,6 +134,11 @@ impl Store {
         self.look.add(at);
     }
 
+    /// Everything will be compared the next time.
+    pub(super) fn looks_everywhere(&self) -> bool {
+        self.look.everywhere
+    }
+
     pub(super) fn is_behind(&self) -> bool {
         !self.look.is_nothing()
     }
