@@ -5,3 +5,8 @@
 pub fn give_back() {
     crate::sys::give_back();
 }
+
+/// What the allocator has, in bytes: in use, and free but kept. Zero where the allocator does not tell.
+pub fn allocated() -> (usize, usize) {
+    crate::sys::allocated()
+}

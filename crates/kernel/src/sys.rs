@@ -114,3 +114,16 @@ pub(crate) fn give_back() {
         libc::malloc_trim(0);
     }
 }
+
+/// What the allocator has in use, and free but kept.
+pub(crate) fn allocated() -> (usize, usize) {
+    // SAFETY: takes no pointer, reads the allocator's own counts under its locks, and returns them by value.
+    #[cfg(target_env = "gnu")]
+    let counts = unsafe {
+        let info = libc::mallinfo2();
+        (info.uordblks + info.hblkhd, info.fordblks)
+    };
+    #[cfg(not(target_env = "gnu"))]
+    let counts = (0, 0);
+    counts
+}

@@ -75,8 +75,9 @@ async fn agent(root: &str, kubeconfig: &str, switch: &str) {
 /// Answers every line with what was counted so far.
 fn tell_counts() {
     for _ in std::io::stdin().lines() {
+        let (used, kept) = netferry_kernel::memory::allocated();
         println!(
-            "{} {} {}",
+            "{} {} {} {used} {kept}",
             netferry_ovs::count::operations(),
             netferry_kernel::count::changes(),
             netferry_kernel::count::questions()
@@ -126,10 +127,21 @@ impl Running {
     }
 
     fn counts(&mut self) -> Counts {
+        let [operations, changing, asking, ..] = self.numbers();
+        [operations, changing, asking]
+    }
+
+    /// What its allocator has in use, and free but kept, in megabytes.
+    fn allocated(&mut self) -> (f64, f64) {
+        let [.., used, kept] = self.numbers();
+        (used as f64 / 1048576.0, kept as f64 / 1048576.0)
+    }
+
+    fn numbers(&mut self) -> [u64; 5] {
         writeln!(self.asks).expect("the agent runs");
         let line = self.answers.next().expect("the agent runs").expect("a line");
         let mut numbers = line.split(' ').map(|number| number.parse().expect("a number"));
-        std::array::from_fn(|_| numbers.next().expect("three numbers"))
+        std::array::from_fn(|_| numbers.next().expect("five numbers"))
     }
 
     /// A number of kilobytes out of a file of `/proc`, in megabytes.
@@ -179,6 +191,8 @@ async fn measure(size: Size) -> String {
     let (resident, own) = (agent.resident(), agent.megabytes("status", "RssAnon"));
     let share = agent.megabytes("smaps_rollup", "Pss:");
     let (most, start) = (agent.megabytes("status", "VmHWM"), agent.cpu());
+    let (used, kept) = agent.allocated();
+    eprintln!("allocated {used:.1} MB, free but kept {kept:.1} MB");
     eprintln!("all rows after {all_rows:.1} s; {resident:.1} MB, own {own:.1}, at most {most:.1}");
 
     let slices: Api<EndpointSlice> = Api::namespaced(world.client.clone(), "ns-7");
@@ -209,7 +223,8 @@ async fn measure(size: Size) -> String {
     })
     .await;
     let mut another = policy();
-    another["metadata"]["name"] = json!("another");
+    // An API that was kept has those of earlier runs.
+    another["metadata"]["name"] = json!(format!("another-{}", std::process::id()));
     let one = serde_json::from_value(another).expect("a policy");
     changes += &change(&mut agent, "a policy", async {
         policies.create(&PostParams::default(), &one).await.expect("a policy");
@@ -230,6 +245,8 @@ async fn measure(size: Size) -> String {
          | memory at rest, resident | {resident:.1} MB |\n\
          | of it the process's own | {own:.1} MB |\n\
          | its share of what it shares (PSS) | {share:.1} MB |\n\
+         | in use by its allocator | {used:.1} MB |\n\
+         | free, and not given back | {kept:.1} MB |\n\
          | after the changes below | {after:.1} MB |\n\
          | at most, while everything was compared | {most:.1} MB |\n\
          | from its start until every row was written | {all_rows:.1} s |\n\
