@@ -10,3 +10,9 @@ pub fn give_back() {
 pub fn allocated() -> (usize, usize) {
     crate::sys::allocated()
 }
+
+/// Has all threads take memory from one heap. For a process of few threads that keeps much and now and then computes
+/// with more: what one thread frees another can use, and less is left over. To be called before there are threads.
+pub fn share_one_heap() {
+    crate::sys::share_one_heap();
+}

@@ -127,3 +127,12 @@ pub(crate) fn allocated() -> (usize, usize) {
     let counts = (0, 0);
     counts
 }
+
+/// Has all threads take memory from one heap.
+pub(crate) fn share_one_heap() {
+    // SAFETY: takes no pointer; sets a number the allocator reads when a thread asks for memory the first time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}

@@ -35,6 +35,7 @@ const GOAL_MB: f64 = 60.0;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    netferry_kernel::memory::share_one_heap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     if arguments.first().map(String::as_str) == Some("agent") {
         runtime.block_on(agent(&arguments[1], &arguments[2], &arguments[3]));

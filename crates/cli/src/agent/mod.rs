@@ -96,6 +96,7 @@ enum Mover {
 pub(crate) fn run(args: &AgentArgs, global: &Global) -> Result<(), Failure> {
     logs::begin(&args.logs)?;
     let config = config(args)?;
+    netferry_kernel::memory::share_one_heap();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(until_stopped(config, global))
