@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use netferry_kernel::process::begin_in;
 use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::oneshot;
 
@@ -44,7 +45,7 @@ impl Host {
         let host = self.clone();
         // A thread of its own: it changes the files it sees, and nothing else may run on it afterwards.
         std::thread::Builder::new().name("on-host".to_owned()).spawn(move || {
-            let done = if host.is_ours() { program.process_group(0).output() } else { host.enter(&program) };
+            let done = if host.is_ours() { program.process_group(0).output() } else { host.enter(program) };
             // Whoever asked may have stopped waiting.
             let _ = say.send(done);
         })?;
@@ -60,39 +61,28 @@ impl Host {
         }
     }
 
-    fn enter(&self, program: &Command) -> io::Result<Output> {
+    fn enter(&self, mut program: Command) -> io::Result<Output> {
         let files = File::open(self.process.join("ns/mnt"))?;
         // The directory a thread is in belongs to its process until it is set apart; entering would be refused.
         unshare(CloneFlags::CLONE_FS)?;
         setns(files, CloneFlags::CLONE_NEWNS)?;
-        let mut shell = Command::new("/bin/sh");
-        // The shell goes into the group and becomes the program: there is no moment at which the program, or what it
-        // detaches into, is in ours. A hierarchy that does not take it (an unset cpuset) is passed over.
-        shell.args([
-            "-c",
-            r#"while [ "$1" != -- ]; do echo $$ 2>/dev/null >"$1"; shift; done; shift; exec "$@""#,
-        ]);
-        shell.arg("on-host").args(self.groups()?).arg("--");
-        shell.arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => shell.env(name, value),
-                None => shell.env_remove(name),
-            };
-        }
-        shell.process_group(0).output()
+        begin_in(&mut program, self.groups()?);
+        program.process_group(0).output()
     }
 
     /// The files that take a process into the group, one in each hierarchy the host has.
-    fn groups(&self) -> io::Result<Vec<PathBuf>> {
+    fn groups(&self) -> io::Result<Vec<File>> {
         let mounts = std::fs::read_to_string(self.process.join("mounts"))?;
         let hierarchies = mounts.lines().filter_map(|line| {
             let mut fields = line.split_whitespace().skip(1);
             let place = fields.next()?;
             matches!(fields.next()?, "cgroup" | "cgroup2").then(|| Path::new(place).join(&self.group))
         });
-        let made = hierarchies.filter(|group| std::fs::create_dir_all(group).is_ok());
-        let groups: Vec<_> = made.map(|group| group.join("cgroup.procs")).collect();
+        let open = |group: PathBuf| {
+            std::fs::create_dir_all(&group)?;
+            File::options().write(true).open(group.join("cgroup.procs"))
+        };
+        let groups: Vec<_> = hierarchies.filter_map(|group| open(group).ok()).collect();
         if groups.is_empty() {
             return Err(io::Error::other(format!(
                 "the host has no control groups that can be written; mount cgroup2 there, or a restart of this \

@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::errno::Errno;
 use tokio::io::Interest;
@@ -44,6 +46,21 @@ pub(crate) fn set_netlink(socket: &impl AsFd, option: Netlink) -> Result<(), Err
         )
     };
     Errno::result(result).map(drop)
+}
+
+/// Has a program move into control groups, through their open `cgroup.procs`, before it is anything but a copy of us.
+pub(crate) fn begin_in(program: &mut Command, groups: Vec<File>) {
+    let enter = move || {
+        let mut entered = false;
+        for group in &groups {
+            // SAFETY: the descriptor is open (`groups` owns it), and the kernel reads the one byte that is there.
+            entered |= unsafe { libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1) } == 1;
+        }
+        if entered { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: this runs in the copy of a process that may have had other threads, so it must neither allocate nor take a
+    // lock. It writes to descriptors that were opened before, and makes an error of a number.
+    unsafe { program.pre_exec(enter) };
 }
 
 /// Sends one Ethernet frame out of a link, through a packet socket.
