@@ -262,7 +262,9 @@ fn tidy(intent: &Intent) -> Vec<Op> {
         ops.push(Op::Remove(former(path)));
         match kind {
             Kind::Restore => ops.push(Op::Remove(original(path))),
-            Kind::Remove if path.starts_with(UNITS) => ops.push(Op::RemoveDir(parent(path).to_owned())),
+            Kind::Remove if path.starts_with(UNITS) && parent(path) != UNITS => {
+                ops.push(Op::RemoveDir(parent(path).to_owned()));
+            }
             Kind::New | Kind::Replace | Kind::Take | Kind::Remove => {}
         }
     }
