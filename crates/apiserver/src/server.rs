@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::clock::{Clock, Ids};
 use crate::faults::Faults;
 use crate::react;
+use crate::registry::holdings::Holdings;
 use crate::resource::Resource;
 use crate::status::ApiError;
 use crate::store::{Event, Fields, Key, LogError, Store};
@@ -90,6 +91,8 @@ pub(crate) struct State {
     postponed: Vec<(String, Arc<Event>)>,
     /// When something comes about that only time brings, at the earliest.
     pub(crate) due: Option<Timestamp>,
+    /// What Services hold that others cannot have.
+    pub(crate) holdings: Holdings,
 }
 
 impl ApiServer {
@@ -115,6 +118,7 @@ impl ApiServer {
                 unsettled: VecDeque::new(),
                 postponed: Vec::new(),
                 due: None,
+                holdings: Holdings::default(),
             }),
             clock,
             ids,

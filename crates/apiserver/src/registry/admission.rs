@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::Cx;
-use crate::builtin::{Allocated, Ranges, admit_pod, allocate_service, pod_service_account};
+use crate::builtin::{Ranges, admit_pod, allocate_service, pod_service_account};
 use crate::names;
+use crate::server::State;
 use crate::status::ApiError;
 use crate::store::Key;
 
@@ -26,17 +27,14 @@ fn random_suffix(random: [u8; 16]) -> String {
 }
 
 /// A Service gets its addresses and ports, or is told which of those it asked for are taken.
-pub(crate) fn allocate(cx: &Cx<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+pub(crate) fn allocate(cx: &mut Cx<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     if cx.table() != "services" {
         return Ok(());
     }
-    let services: Vec<Value> = cx
-        .state
-        .store
-        .table("services")
-        .map(|table| table.all().map(|stored| stored.object()).collect())
-        .unwrap_or_default();
+    let State { store, holdings, .. } = &mut *cx.state;
+    let revision = store.revision();
+    let held = holdings.of(store.table_mut("services"), revision);
     let settings = &cx.core.settings;
     let ranges = Ranges { networks: settings.service_ranges.clone(), ports: settings.node_ports.clone() };
-    allocate_service(object, old, &Allocated::of(&services), &ranges)
+    allocate_service(object, old, held, &ranges)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod holdings;
 pub(crate) mod read;
 pub(crate) mod update;
 pub(crate) mod watch;

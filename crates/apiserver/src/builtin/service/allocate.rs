@@ -35,17 +35,36 @@ impl Allocated {
     pub fn of<'a>(services: impl IntoIterator<Item = &'a Value>) -> Allocated {
         let mut all = Allocated::default();
         for service in services {
-            all.addresses.extend(
-                items(service, "/spec/clusterIPs").iter().filter_map(|a| a.as_str()?.parse::<IpAddr>().ok()),
-            );
-            let ports = node_ports(&service["spec"]);
-            let health = number(service, "/spec/healthCheckNodePort");
-            all.ports.extend(
-                ports.into_iter().chain([health]).filter_map(|p| u16::try_from(p).ok()).filter(|p| *p > 0),
-            );
+            all.take(service);
         }
         all
     }
+
+    /// And what one more holds.
+    pub fn take(&mut self, service: &Value) {
+        self.addresses.extend(held_addresses(service));
+        self.ports.extend(held_ports(service));
+    }
+
+    /// Without what one of them held: nothing is held by two.
+    pub fn give_back(&mut self, service: &Value) {
+        for address in held_addresses(service) {
+            self.addresses.remove(&address);
+        }
+        for port in held_ports(service) {
+            self.ports.remove(&port);
+        }
+    }
+}
+
+fn held_addresses(service: &Value) -> impl Iterator<Item = IpAddr> {
+    items(service, "/spec/clusterIPs").iter().filter_map(|address| address.as_str()?.parse().ok())
+}
+
+fn held_ports(service: &Value) -> impl Iterator<Item = u16> {
+    let health = number(service, "/spec/healthCheckNodePort");
+    let ports = node_ports(&service["spec"]).into_iter().chain([health]);
+    ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
 }
 
 impl Ranges {
