@@ -62,9 +62,8 @@ bench: need-root ## API server, attaching pods, a large cluster, changes; writes
 		target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
 		NETFERRY="$$target/release/netferry" && NETFERRY_KUBE_ASSETS="$$assets" && \
 		page="$(CURDIR)/docs/bench.md" && export NETFERRY NETFERRY_KUBE_ASSETS && \
-		$(CARGO) bench -p netferry-apiserver --bench side_by_side -- --write "$$page" && \
-		$(CARGO) bench -p netferry-lab --bench node -- --write "$$page" && \
-		$(CARGO) bench -p netferry-agent --bench scale -- --write "$$page"
+		$(CARGO) bench -p netferry-apiserver -p netferry-lab -p netferry-agent \
+			--bench side_by_side --bench node --bench scale -- --write "$$page"
 
 .PHONY: lab
 lab: need-root ## a cluster of three nodes on this machine, until `netferry lab down` (needs root)

@@ -73,16 +73,21 @@ async fn agent(root: &str, kubeconfig: &str, switch: &str) {
     netferry_agent::run_on(kernel, config, client).await.expect("it runs");
 }
 
-/// Answers every line with what was counted so far.
+/// Answers every line with what was counted so far, or with what the allocator has: to learn that costs it more than
+/// most of what is counted.
 fn tell_counts() {
-    for _ in std::io::stdin().lines() {
-        let (used, kept) = netferry_kernel::memory::allocated();
-        println!(
-            "{} {} {} {used} {kept}",
-            netferry_ovs::count::operations(),
-            netferry_kernel::count::changes(),
-            netferry_kernel::count::questions()
-        );
+    for asked in std::io::stdin().lines() {
+        if asked.is_ok_and(|asked| asked == "memory") {
+            let (used, kept) = netferry_kernel::memory::allocated();
+            println!("{used} {kept}");
+        } else {
+            println!(
+                "{} {} {}",
+                netferry_ovs::count::operations(),
+                netferry_kernel::count::changes(),
+                netferry_kernel::count::questions()
+            );
+        }
     }
 }
 
@@ -128,21 +133,20 @@ impl Running {
     }
 
     fn counts(&mut self) -> Counts {
-        let [operations, changing, asking, ..] = self.numbers();
-        [operations, changing, asking]
+        self.numbers("counts")
     }
 
     /// What its allocator has in use, and free but kept, in megabytes.
     fn allocated(&mut self) -> (f64, f64) {
-        let [.., used, kept] = self.numbers();
+        let [used, kept] = self.numbers("memory");
         (used as f64 / 1048576.0, kept as f64 / 1048576.0)
     }
 
-    fn numbers(&mut self) -> [u64; 5] {
-        writeln!(self.asks).expect("the agent runs");
+    fn numbers<const N: usize>(&mut self, of: &str) -> [u64; N] {
+        writeln!(self.asks, "{of}").expect("the agent runs");
         let line = self.answers.next().expect("the agent runs").expect("a line");
         let mut numbers = line.split(' ').map(|number| number.parse().expect("a number"));
-        std::array::from_fn(|_| numbers.next().expect("five numbers"))
+        std::array::from_fn(|_| numbers.next().expect("as many numbers"))
     }
 
     /// A number of kilobytes out of a file of `/proc`, in megabytes.
