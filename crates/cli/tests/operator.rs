@@ -4,7 +4,6 @@ mod common;
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use common::Server;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -14,12 +13,10 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
 use netferry_api::overlay::OperatorNetwork;
+use netferry_testkit::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Operator(Child);
 
@@ -99,7 +96,7 @@ impl Cluster {
             let term = node.annotations().get("netferry.dev/leader-term")?.parse().ok()?;
             Some((node.name_any(), subnets, term))
         };
-        self.until(&format!("{nodes} nodes have their places"), async || {
+        until(&format!("{nodes} nodes have their places"), async || {
             let list = api.list(&ListParams::default()).await.ok()?;
             let placed: Vec<_> = list.items.iter().filter_map(place).collect();
             (placed.len() == nodes).then_some(placed)
@@ -112,17 +109,6 @@ impl Cluster {
         let lease = api.get_opt("netferry-operator").await.ok().flatten();
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
         holder.split('_').next().unwrap_or_default().to_owned()
-    }
-
-    async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-        let began = Instant::now();
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            assert!(began.elapsed() < PATIENCE, "never happened: {what}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
     }
 }
 
@@ -138,7 +124,7 @@ async fn an_operator_that_was_stopped_for_longer_than_its_lease_does_not_act_whe
     cluster.until_placed(1).await;
     let second = Operator::start(dir.path(), "second", &TIMES);
     first.signal(Signal::SIGSTOP);
-    cluster.until("the second leads", async || (cluster.holder().await == "second").then_some(())).await;
+    until("the second leads", async || cluster.holder().await == "second").await;
     cluster.join("b").await;
     cluster.until_placed(2).await;
     first.signal(Signal::SIGCONT);
@@ -155,7 +141,7 @@ async fn an_operator_that_was_stopped_for_longer_than_its_lease_does_not_act_whe
     assert_eq!(cluster.holder().await, "second");
     // It noticed, and waits like everybody else: when the other is killed, it leads again.
     second.end_with(Signal::SIGKILL);
-    cluster.until("the first leads again", async || (cluster.holder().await == "first").then_some(())).await;
+    until("the first leads again", async || cluster.holder().await == "first").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,12 +170,11 @@ async fn an_operator_gets_over_a_server_that_was_killed() {
     let before = cluster.until_placed(1).await;
     server.end_with(Signal::SIGKILL);
     let log = dir.path().join("only.log");
-    cluster
-        .until("it notices", async || {
-            let log = std::fs::read_to_string(&log).unwrap_or_default();
-            log.contains("no longer leading").then_some(())
-        })
-        .await;
+    until("it notices", async || {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        log.contains("no longer leading").then_some(())
+    })
+    .await;
     let _server = Server::start(dir.path(), &address, &keep);
     cluster.join("b").await;
     let after = cluster.until_placed(2).await;

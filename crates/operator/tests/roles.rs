@@ -14,11 +14,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
 use netferry_api::overlay::OperatorNetwork;
 use netferry_operator::lead::Timing;
+use netferry_testkit::wait::{PATIENCE, until};
 use netferry_testkit::{RealControlPlane, assets};
 use serde_json::json;
 use tower::Layer;
 
-const PATIENCE: Duration = Duration::from_secs(120);
 const ACCOUNT: &str = "system:serviceaccount:netferry:netferry-operator";
 
 /// A call, in the words of a role: verb, group, resource, and the name where one is given.
@@ -123,17 +123,6 @@ async fn as_operator(plane: &RealControlPlane, ledger: &Ledger) -> Client {
     config.auth_info.impersonate_groups =
         Some(vec!["system:serviceaccounts".into(), "system:authenticated".into()]);
     ClientBuilder::try_from(config).expect("a client").with_layer(ledger).build()
-}
-
-async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 async fn join(client: &Client, name: &str, annotations: serde_json::Value) {

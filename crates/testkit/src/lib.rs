@@ -1,4 +1,4 @@
-//! What tests and benchmarks share: a real Kubernetes control plane on loopback and an HTTPS client for it.
+//! What tests and benchmarks share: a real Kubernetes control plane on loopback, an HTTPS client for it, and waiting.
 
 pub mod assets;
 pub mod https;
@@ -6,6 +6,7 @@ pub mod page;
 mod pki;
 pub mod real;
 mod supervised;
+pub mod wait;
 
 pub use assets::assets;
 pub use https::Https;

@@ -16,13 +16,11 @@ use netferry_agent::zone::{Heard, Keeper, Model, News, Outlook, Stores, ZoneHand
 use netferry_core::name::ObjectName;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_kernel::{Kernel, Namespace};
+use netferry_testkit::wait::{PATIENCE, in_time, until};
 use netferry_translate as translate;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-
-/// Long enough for a busy machine; a test that waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The three databases of a node without the daemons that read them: what they would write is not ours to count.
 struct Databases {
@@ -98,7 +96,7 @@ impl Zone {
         let dir = tempfile::Builder::new().prefix("nf").tempdir().expect("a directory");
         let paths = Paths::below(dir.path());
         let databases = Databases::start(&paths);
-        let stores = tokio::time::timeout(PATIENCE, Stores::connect(&paths)).await.expect("databases answer");
+        let stores = in_time("databases", Stores::connect(&paths)).await;
         let stores = stores.expect("of a version we know");
         let mut open = netferry_ovs::Transaction::new();
         open.insert(&netferry_ovs::tables::vswitch::OpenVSwitch::default());
@@ -143,8 +141,8 @@ impl Zone {
     /// Until the databases have what was heard: requests are answered after that.
     async fn written(&self) {
         let nobody = ObjectName::new("default", "nobody");
-        let done = tokio::time::timeout(PATIENCE, self.handle.remove(nobody, "nobody".to_owned())).await;
-        done.expect("it answers").expect("the databases take it");
+        let done = in_time("an answer", self.handle.remove(nobody, "nobody".to_owned())).await;
+        done.expect("the databases take it");
     }
 
     /// The `n`th node, from 1.
@@ -167,17 +165,12 @@ impl Zone {
         let port = 30_000 + nth;
         self.hear(vec![fence(nth)]).await;
         self.written().await;
-        let began = std::time::Instant::now();
-        loop {
+        until(&format!("port {port} on the host"), async || {
             let show = || Command::new("nft").args(["list", "ruleset"]).output();
             let shown = self.kernel.namespace().run(show).expect("its namespace").expect("nft runs");
-            let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-            if text.contains(&port.to_string()) {
-                return;
-            }
-            assert!(began.elapsed() < PATIENCE, "no port {port} on the host: {text}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            String::from_utf8_lossy(&shown.stdout).contains(&port.to_string())
+        })
+        .await;
     }
 
     /// What a change costs, with the fence after it.

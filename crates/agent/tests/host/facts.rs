@@ -13,18 +13,13 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::world::{Switch, Wire, in_time, run};
+use crate::world::{Switch, Wire, in_time, run, until};
 
 async fn node_with(nodes: &Api<Node>, key: &str, part: &str) -> Node {
-    in_time(&format!("{key} with {part}"), async {
-        loop {
-            let node = nodes.get("n1").await.unwrap();
-            let annotations = node.metadata.annotations.clone().unwrap_or_default();
-            if annotations.get(key).is_some_and(|value| value.contains(part)) {
-                return node;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+    until(&format!("{key} with {part}"), async || {
+        let node = nodes.get("n1").await.unwrap();
+        let value = node.metadata.annotations.as_ref()?.get(key)?;
+        value.contains(part).then_some(node)
     })
     .await
 }
@@ -126,16 +121,12 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
         (taints, condition.map(|condition| (condition.status, condition.message.unwrap_or_default())))
     };
     let reaches = async |tainted: bool, value: &str| {
-        in_time(value, async {
-            loop {
-                let (taints, condition) = state().await;
-                assert_eq!(taints[0], "theirs");
-                let said = condition.as_ref().is_some_and(|(status, _)| status == value);
-                if said && taints.iter().any(|key| key == "k8s.ovn.org/mtu-too-small") == tainted {
-                    return condition.unwrap().1;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
+        until(value, async || {
+            let (taints, condition) = state().await;
+            assert_eq!(taints[0], "theirs");
+            let (status, message) = condition?;
+            let is_tainted = taints.iter().any(|key| key == "k8s.ovn.org/mtu-too-small");
+            (status == value && is_tainted == tainted).then_some(message)
         })
         .await
     };

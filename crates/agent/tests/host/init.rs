@@ -241,7 +241,7 @@ async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
     let mut switch = Switch::start(&wire.host).await;
     let following = keeping(&wire, &switch).await;
     run(&wire.host, "ip addr add 172.30.0.9/16 brd + dev eth0");
-    until("the new address on the bridge", || {
+    until("the new address on the bridge", async || {
         configuration(&wire.host, "br-ex").iter().any(|line| line.contains("172.30.0.9/16"))
             && configuration(&wire.host, "eth0").is_empty()
     })
@@ -252,9 +252,9 @@ async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
     let before = configuration(&wire.host, "br-ex");
     switch.control().await.unwrap().exit(&["--cleanup"]).await.unwrap();
     switch.kill_daemon();
-    until("the bridge to be gone", || wire.host.links().named(&name("br-ex")).unwrap().is_none()).await;
+    until("the bridge to be gone", async || wire.host.links().named(&name("br-ex")).unwrap().is_none()).await;
     switch.start_daemon().await;
-    until("everything back on the bridge", || {
+    until("everything back on the bridge", async || {
         wire.host.links().named(&name("br-ex")).unwrap().is_some()
             && configuration(&wire.host, "br-ex") == before
     })
@@ -312,7 +312,7 @@ async fn a_bridge_or_port_that_somebody_removed_comes_back_with_everything_on_it
     let switch = Switch::start(&wire.host).await;
     let before = configuration(&wire.host, "eth0");
     let keeping = keeping(&wire, &switch).await;
-    until("the bridge to be known", || configuration(&wire.host, "br-ex") == before).await;
+    until("the bridge to be known", async || configuration(&wire.host, "br-ex") == before).await;
     for sabotage in ["del-port br-ex eth0", "del-br br-ex", "--no-wait clear bridge br-ex other_config"] {
         let rows = || switch.vsctl("--no-wait show");
         let complete = rows();
@@ -325,8 +325,8 @@ async fn a_bridge_or_port_that_somebody_removed_comes_back_with_everything_on_it
             };
             sorted(a) == sorted(b)
         };
-        until(&format!("after {sabotage}, the rows"), || same(&rows(), &complete)).await;
-        until(&format!("after {sabotage}, everything"), || {
+        until(&format!("after {sabotage}, the rows"), async || same(&rows(), &complete)).await;
+        until(&format!("after {sabotage}, everything"), async || {
             wire.host.links().named(&name("br-ex")).unwrap().is_some()
                 && configuration(&wire.host, "br-ex") == before
         })

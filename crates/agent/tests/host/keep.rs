@@ -195,7 +195,8 @@ async fn whatever_of_the_host_is_changed_by_hand_is_put_back() {
         "ip link del ovn-k8s-mp0; ip link add ovn-k8s-mp0 type veth peer name overlay; ip link set overlay up",
     ] {
         run(&host, sabotage);
-        until(&format!("after {sabotage:?} everything"), || is_seen(&host).as_ref() == Some(&before)).await;
+        until(&format!("after {sabotage:?} everything"), async || is_seen(&host).as_ref() == Some(&before))
+            .await;
     }
 }
 
@@ -208,7 +209,8 @@ async fn without_a_plan_nothing_is_touched_and_a_plan_that_is_lost_is_kept() {
     let mut kept = Kept::start(&host, None);
     // Whatever it does about this it has done once it has guarded what comes later.
     kept.guarded.send(BTreeSet::from([name("overlay")])).unwrap();
-    until("the guard", || try_run(&host, "nft list chain netdev netferry-guard link-overlay").is_ok()).await;
+    until("the guard", async || try_run(&host, "nft list chain netdev netferry-guard link-overlay").is_ok())
+        .await;
     guard::remove(&host, &name("overlay")).unwrap();
     kept.guarded.send(BTreeSet::new()).unwrap();
     run(&host, "nft delete table netdev netferry-guard");
@@ -220,7 +222,7 @@ async fn without_a_plan_nothing_is_touched_and_a_plan_that_is_lost_is_kept() {
     assert!(!planned.contains("10.97.0.0/16"), "ours, and not planned");
     kept.plan.send(None).unwrap();
     run(&host, "ip route del 10.96.0.0/16");
-    until("the route", || is_seen(&host).as_ref() == Some(&planned)).await;
+    until("the route", async || is_seen(&host).as_ref() == Some(&planned)).await;
 }
 
 #[tokio::test]
@@ -237,7 +239,7 @@ async fn somebody_elses_objects_are_never_touched() {
     let mut kept = Kept::start(&host, Some(plan(1)));
     kept.reaches(State::AsPlanned).await;
     kept.plan.send(Some(plan(5))).unwrap();
-    until("five Services", || seen(&host).contains("tcp . 30004")).await;
+    until("five Services", async || seen(&host).contains("tcp . 30004")).await;
     assert_eq!(run(&host, foreign), before);
 }
 
@@ -254,16 +256,16 @@ async fn a_management_port_that_the_switch_makes_again_is_what_it_was() {
     );
     kept.reaches(State::AsPlanned).await;
     let complete = |text: &str| text.contains("fd01::2/64") && text.contains("10.96.0.0/16 via 10.244.0.1");
-    until("everything", || is_seen(&host).is_some_and(|text| complete(&text))).await;
+    until("everything", async || is_seen(&host).is_some_and(|text| complete(&text))).await;
     let before = seen(&host);
     switch.kill_daemon();
     switch.start_daemon().await;
-    until("everything again", || is_seen(&host).as_ref() == Some(&before)).await;
+    until("everything again", async || is_seen(&host).as_ref() == Some(&before)).await;
     switch.control().await.unwrap().exit(&["--cleanup"]).await.unwrap();
     switch.kill_daemon();
     kept.reaches(State::NoLink).await;
     switch.start_daemon().await;
-    until("everything once more", || is_seen(&host).as_ref() == Some(&before)).await;
+    until("everything once more", async || is_seen(&host).as_ref() == Some(&before)).await;
 }
 
 #[tokio::test]
@@ -286,7 +288,7 @@ async fn guards_come_back_by_themselves() {
     let Wire { host, peer: _peer } = Wire::new();
     let kept = Kept::start(&host, None);
     kept.guarded.send(BTreeSet::from([name("eth0")])).unwrap();
-    let guarded = || try_run(&host, "nft list chain netdev netferry-guard link-eth0").is_ok();
+    let guarded = async || try_run(&host, "nft list chain netdev netferry-guard link-eth0").is_ok();
     until("the guard", guarded).await;
     for sabotage in ["nft delete chain netdev netferry-guard link-eth0", "nft flush ruleset"] {
         run(&host, sabotage);
@@ -343,7 +345,7 @@ async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_for
         load(&world.host, drops);
         let list = format!("nft list chain {table} {chain}");
         let admitted = || run(&world.host, &list).matches("comment \"netferry\"").count();
-        until("our rules in their chain", || admitted() == 2).await;
+        until("our rules in their chain", async || admitted() == 2).await;
         assert!(world.passes(), "{}", run(&world.host, "nft list ruleset"));
 
         // Removed, flushed, and the whole filter loaded anew: it comes back. What others put in front stays there.
@@ -355,11 +357,11 @@ async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_for
         {
             run(&world.host, &format!("nft delete rule {table} {chain} handle {handle}"));
         }
-        until("our rules again", || admitted() == 2).await;
+        until("our rules again", async || admitted() == 2).await;
         run(&world.host, &format!("nft insert rule {table} {chain} ip daddr 203.0.113.9 drop"));
         run(&world.host, &format!("nft delete table {table}"));
         load(&world.host, drops);
-        until("our rules in a new filter", || admitted() == 2).await;
+        until("our rules in a new filter", async || admitted() == 2).await;
         assert!(world.passes());
 
         // Their own decisions stay theirs.
@@ -367,7 +369,7 @@ async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_for
         let theirs =
             theirs.lines().filter(|line| !line.contains("\"netferry\"")).collect::<Vec<_>>().join("\n");
         netferry_agent::host::admit::converge(&world.host, &[]).unwrap();
-        until("our rules once more", || admitted() == 2).await;
+        until("our rules once more", async || admitted() == 2).await;
         drop(kept);
         netferry_agent::host::withdraw(&world.host).unwrap();
         assert_eq!(run(&world.host, &list).trim_end(), theirs.trim_end());
@@ -386,5 +388,5 @@ async fn a_filter_that_drops_no_more_has_nothing_of_ours_in_it() {
     let ours = || run(&host, "nft list chain ip filter FORWARD").contains("\"netferry\"");
     assert!(ours());
     run(&host, "nft chain ip filter FORWARD '{ policy accept ; }'");
-    until("our rules to be gone", || !ours()).await;
+    until("our rules to be gone", async || !ours()).await;
 }

@@ -6,22 +6,17 @@ use std::sync::Arc;
 use netferry_agent::host::neighbours::{Peers, TunnelNeighbours};
 use tokio::sync::watch;
 
-use crate::world::{Switch, in_time, ip, namespace};
+use crate::world::{Switch, in_time, ip, namespace, until};
 
 fn peers(list: &[(&str, &str)]) -> Peers {
     list.iter().map(|(address, mac)| (ip(address), mac.parse().unwrap())).collect::<BTreeMap<_, _>>()
 }
 
 async fn shown(switch: &Switch, address: &str, mac: &str) {
-    in_time("the neighbour", async {
-        loop {
-            let control = switch.control().await.unwrap();
-            let text = control.command("tnl/neigh/show", &[]).await.unwrap();
-            if text.lines().any(|line| line.starts_with(address) && line.contains(mac)) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+    until("the neighbour", async || {
+        let control = switch.control().await.unwrap();
+        let text = control.command("tnl/neigh/show", &[]).await.unwrap();
+        text.lines().any(|line| line.starts_with(address) && line.contains(mac))
     })
     .await;
 }

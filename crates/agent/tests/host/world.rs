@@ -11,9 +11,7 @@ use netferry_kernel::{IfName, Kernel, Mark, Namespace, Objects};
 use netferry_ovs::tables::vswitch::{Bridge, Interface, OpenVSwitch, Port};
 use netferry_ovs::unixctl::Control;
 use netferry_ovs::{Client, Options, Remote, Spec};
-
-/// Long enough for a busy machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use netferry_testkit::wait::{in_time, until};
 
 pub(crate) fn name(name: &str) -> IfName {
     IfName::new(name).unwrap()
@@ -96,24 +94,6 @@ pub(crate) fn answers(client: &Kernel, server: &Kernel, address: IpAddr, tries: 
     })
 }
 
-/// Fails the test instead of hanging it.
-pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
-    }
-}
-
-/// Waits until something is so that nothing tells about.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    in_time(what, async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-}
-
 /// A daemon behind a shell that kills it when our end of a pipe closes: on drop, on panic, and when the test
 /// process itself is killed.
 struct Daemon {
@@ -171,7 +151,7 @@ impl Switch {
         switch.start_database();
         let socket = switch.path("db.sock");
         // It exists before anybody listens.
-        until("the database", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+        until("the database", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
         switch.vsctl("--no-wait init");
         switch.vsctl(
             "--no-wait set open . other_config:n-handler-threads=1 other_config:n-revalidator-threads=1",
@@ -206,15 +186,9 @@ impl Switch {
             "--no-chdir".to_owned(),
         ];
         self.daemon = Some(Daemon::start(&self.kernel, self.dir.path(), "ovs-vswitchd", &arguments));
-        in_time("the switch", async {
-            loop {
-                if let Ok(control) = self.control().await
-                    && control.command("tnl/neigh/show", &[]).await.is_ok()
-                {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+        until("the switch", async || {
+            let control = self.control().await.ok()?;
+            control.command("tnl/neigh/show", &[]).await.ok()
         })
         .await;
     }
@@ -237,7 +211,7 @@ impl Switch {
         self.start_database();
         let socket = self.path("db.sock");
         // It exists before anybody listens.
-        until("the database", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+        until("the database", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
         self.start_daemon().await;
     }
 

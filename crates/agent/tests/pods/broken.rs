@@ -130,7 +130,7 @@ async fn a_port_taken_off_the_switch_by_hand_comes_back() {
         };
         node::in_time(&harm, world.vswitch.until(installed)).await;
         // what tells that the old claim is gone and what tells that the new one is there may be one update
-        node::until(&harm, || first_packet_arrives(a, b, addresses(of_b)[0])).await;
+        node::until(&harm, async || first_packet_arrives(a, b, addresses(of_b)[0])).await;
     }
     b.del().await;
     assert!(world.claims("b").is_empty(), "what we take off stays off");
@@ -151,12 +151,12 @@ async fn a_port_whose_link_is_gone_is_taken_off_and_its_address_is_free_again() 
         |world: &World, name: &str| world.claims(name).is_empty() && world.logical_port(name).is_none();
     // while somebody looks
     node::run(&a.kernel, "ip link del eth0");
-    node::until("the port of a", || gone(&world, "a")).await;
+    node::until("the port of a", async || gone(&world, "a")).await;
     // while nobody does, as in a power cut
     world.agent = None;
     node::run(&b.kernel, "ip link del eth0");
     world.start_agent();
-    node::until("the port of b", || gone(&world, "b")).await;
+    node::until("the port of b", async || gone(&world, "b")).await;
     assert_eq!(world.claims("c").len(), 1, "the others stay");
     for name in ["a", "b"] {
         world.api().delete(name, &kube::api::DeleteParams::default().grace_period(0)).await.unwrap();

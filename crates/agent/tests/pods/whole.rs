@@ -167,7 +167,7 @@ async fn an_agent_announces_itself_when_pods_can_be_attached_and_its_successor_k
     node.start_agent();
     let a = node.pod("a").await;
     let socket = node.paths().cni_socket();
-    node::until("the socket", || socket.exists()).await;
+    node::until("the socket", async || socket.exists()).await;
     let error = a.ask("STATUS").await.unwrap_err();
     assert_eq!(error["code"], 50, "{error}");
     let error = a.ask("ADD").await.unwrap_err();
@@ -183,7 +183,7 @@ async fn an_agent_announces_itself_when_pods_can_be_attached_and_its_successor_k
         "k8s.ovn.org/host-cidrs": r#"["127.0.0.1/8"]"#,
     });
     node.put("v1", "Node", json!({ "metadata": { "name": NODE, "annotations": annotations } })).await;
-    node::until("the announcement", || announcement.exists()).await;
+    node::until("the announcement", async || announcement.exists()).await;
     assert_eq!(a.ask("STATUS").await, Ok(Value::Null));
 
     let b = node.pod("b").await;
@@ -196,8 +196,10 @@ async fn an_agent_announces_itself_when_pods_can_be_attached_and_its_successor_k
     let spec = json!({ "podSelector": denied, "policyTypes": ["Ingress"] });
     let policy = json!({ "metadata": { "name": "deny", "namespace": NAMESPACE }, "spec": spec });
     node.put("networking.k8s.io/v1", "NetworkPolicy", policy).await;
-    node::until("the policy", || node.nbctl("--bare --columns=match list acl").contains("outport == @a"))
-        .await;
+    node::until("the policy", async || {
+        node.nbctl("--bare --columns=match list acl").contains("outport == @a")
+    })
+    .await;
     let c = node.pod("c").await;
     let of_c = c.add().await;
     for address in addresses(&of_c) {
@@ -218,16 +220,15 @@ async fn an_agent_announces_itself_when_pods_can_be_attached_and_its_successor_k
         assert!(first_packet_arrives(&a, &b, address), "{address} without an agent");
     }
     node.start_agent();
-    node::until("the next agent", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
-    node::in_time("the next agent knows its place", async {
-        while a.check(&of_a).await.is_err_and(|error| error["code"] == 11) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    node::until("the next agent", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+    node::until("the next agent knows its place", async || {
+        !a.check(&of_a).await.is_err_and(|error| error["code"] == 11)
     })
     .await;
     assert_eq!(a.check(&of_a).await, Ok(Value::Null));
     assert_eq!(b.add().await, of_b, "the same answer from the next agent");
     a.del().await;
-    node::until("the port is gone", || !node.nbctl(&format!("lsp-list {NODE}")).contains("web_a")).await;
+    node::until("the port is gone", async || !node.nbctl(&format!("lsp-list {NODE}")).contains("web_a"))
+        .await;
     assert!(first_packet_arrives(&c, &b, addresses(&of_b)[0]));
 }

@@ -1,10 +1,11 @@
 //! The zone's daemons: started, adopted, started again.
 
 use netferry_agent::zone::daemons::Daemons;
+use netferry_testkit::wait::{in_time, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid, getsid};
 
-use crate::world::{World, in_time, until};
+use crate::world::World;
 
 const DAEMONS: [&str; 4] = ["ovnnb_db", "ovnsb_db", "ovn-northd", "ovn-controller"];
 
@@ -28,9 +29,9 @@ async fn daemons_outlive_the_agent_are_adopted_and_come_back_when_killed() {
     for name in DAEMONS {
         let before = world.pid(name).expect("a pid");
         kill(Pid::from_raw(before), Signal::SIGKILL).expect("it runs");
-        until(name, || world.pid(name).filter(|pid| *pid != before)).await;
+        until(name, async || world.pid(name).filter(|pid| *pid != before)).await;
     }
-    until("the northbound database", || world.nbctl(&["show"])).await;
+    until("the northbound database", async || world.nbctl(&["show"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,6 +54,6 @@ async fn a_daemon_whose_sockets_were_removed_is_replaced() {
     let _daemons = in_time("starting", Daemons::keep(&paths)).await.expect("they start");
     let before = world.pid("ovnnb_db").unwrap();
     std::fs::remove_file(paths.northbound_socket()).unwrap();
-    until("another server", || world.nbctl(&["show"])).await;
+    until("another server", async || world.nbctl(&["show"])).await;
     assert_ne!(world.pid("ovnnb_db"), Some(before));
 }

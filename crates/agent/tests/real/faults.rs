@@ -2,19 +2,22 @@
 
 use netferry_apiserver::faults::{Calls, Fault};
 use netferry_apiserver::{ApiServer, Settings};
+use netferry_testkit::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::world::{World, until};
+use crate::world::World;
 use crate::zone::{Agent, addresses, bound, two_nodes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_deleted_by_hand_comes_back() {
     let (world, _agent) = two_nodes().await;
     world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
-    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080")))
-        .await;
+    until("the load balancer", async || {
+        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080"))
+    })
+    .await;
     let rows = world.rows();
     let by_hand: [&[&str]; 9] = [
         &["lsp-del", "default_here"],
@@ -29,22 +32,24 @@ async fn whatever_is_deleted_by_hand_comes_back() {
     ];
     for hand in by_hand {
         world.nbctl(hand).unwrap_or_else(|| panic!("{hand:?} is done"));
-        until(&format!("repair of {hand:?}"), || (world.rows() == rows).then_some(())).await;
+        until(&format!("repair of {hand:?}"), async || (world.rows() == rows).then_some(())).await;
     }
-    until("a member of the group", || {
+    until("a member of the group", async || {
         world
             .nbctl(&["get", "load_balancer_group", "clusterLBGroup", "load_balancer"])
             .filter(|all| all.len() > 2)
     })
     .await;
     world.sbctl(&["chassis-del", "chassis-2"]).expect("done");
-    until("the other node's chassis and binding", || bound(&world)).await;
+    until("the other node's chassis and binding", async || bound(&world)).await;
     world.sbctl(&["lsp-unbind", "tstor-n2"]).expect("done");
-    until("the other node's binding", || bound(&world)).await;
+    until("the other node's binding", async || bound(&world)).await;
     world.vsctl(&["del-port", "br-int", "ovn-k8s-mp0"]).expect("done");
-    until("the management port", || world.vsctl(&["get", "interface", "ovn-k8s-mp0", "mtu_request"])).await;
+    until("the management port", async || world.vsctl(&["get", "interface", "ovn-k8s-mp0", "mtu_request"]))
+        .await;
     world.vsctl(&["remove", "open", ".", "external_ids", "ovn-remote"]).expect("done");
-    until("the switch's settings", || world.vsctl(&["get", "open", ".", "external_ids:ovn-remote"])).await;
+    until("the switch's settings", async || world.vsctl(&["get", "open", ".", "external_ids:ovn-remote"]))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +59,7 @@ async fn a_row_of_ours_that_nobody_wants_goes_and_one_of_others_stays() {
     world
         .nbctl(&["create", "address_set", "name=stray", "external_ids:netferry.dev/owner=overlay"])
         .expect("done");
-    until("the stray is gone", || {
+    until("the stray is gone", async || {
         let all = world.nbctl(&["--bare", "--columns=name", "list", "address_set"])?;
         (!all.contains("stray")).then_some(())
     })
@@ -64,7 +69,7 @@ async fn a_row_of_ours_that_nobody_wants_goes_and_one_of_others_stays() {
     let arguments = ["--id=@stray"].into_iter().chain(nameless.split(' '));
     let arguments = arguments.chain(["--", "add", "logical_router", "ovn_cluster_router", "nat", "@stray"]);
     world.nbctl(&arguments.collect::<Vec<_>>()).expect("done");
-    until("the nameless one is gone", || {
+    until("the nameless one is gone", async || {
         let all = world.nbctl(&["--bare", "--columns=external_ip", "list", "nat"])?;
         (!all.contains("192.0.2.1")).then_some(())
     })
@@ -79,19 +84,20 @@ async fn killed_daemons_come_back_and_a_wiped_database_is_filled_again() {
     for daemon in ["ovnnb_db", "ovnsb_db", "ovn-northd", "ovn-controller"] {
         let pid = world.pid(daemon).expect("a pid");
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
-        until(daemon, || world.pid(daemon).filter(|now| *now != pid)).await;
+        until(daemon, async || world.pid(daemon).filter(|now| *now != pid)).await;
     }
     world.put_pod(1, "after", 8, json!({})).await;
-    until("a pod after all that", || addresses(&world, "default_after")).await;
+    until("a pod after all that", async || addresses(&world, "default_after")).await;
     world.delete("v1", "Pod", "pods", "default", "after").await;
-    until("as before", || (world.rows() == rows).then_some(())).await;
+    until("as before", async || (world.rows() == rows).then_some(())).await;
 
     for (database, file) in [("ovnnb_db", "ovnnb_db.db"), ("ovnsb_db", "ovnsb_db.db")] {
         let pid = world.pid(database).expect("a pid");
         std::fs::remove_file(world.paths().ovn_data.join(file)).expect("it is there");
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
-        until("the rows", || (world.pid(database) != Some(pid) && world.rows() == rows).then_some(())).await;
-        until("the other node's binding", || bound(&world)).await;
+        until("the rows", async || (world.pid(database) != Some(pid) && world.rows() == rows).then_some(()))
+            .await;
+        until("the other node's binding", async || bound(&world)).await;
     }
 }
 
@@ -99,8 +105,10 @@ async fn killed_daemons_come_back_and_a_wiped_database_is_filled_again() {
 async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
     let (mut world, _agent) = two_nodes().await;
     world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
-    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080")))
-        .await;
+    until("the load balancer", async || {
+        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080"))
+    })
+    .await;
     let (rows, before) = (world.rows(), world.transactions());
     world.hang_up().await;
     let forgetful = ApiServer::open(Settings::default()).expect("a server in memory");
@@ -122,11 +130,7 @@ async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
         let few = calls.iter().filter(|(_, id, times)| forgetful.faults().met(*id) < *times);
         few.map(|(what, ..)| *what).collect()
     };
-    let deadline = std::time::Instant::now() + crate::world::PATIENCE;
-    while !unasked().is_empty() {
-        assert!(std::time::Instant::now() < deadline, "nobody asks for {:?}", unasked());
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    until("every kind asked for", async || unasked().is_empty()).await;
     assert_eq!(world.rows(), rows);
     assert_eq!(world.transactions(), before);
     world.hang_up().await;
@@ -135,9 +139,9 @@ async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
     world.delete("v1", "Node", "nodes", "", "n2").await;
     world.put_pod(1, "new", 8, json!({})).await;
     world.listen().await;
-    until("what is new", || addresses(&world, "default_new")).await;
-    until("what is gone", || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10"))).await;
-    until("who is gone", || {
+    until("what is new", async || addresses(&world, "default_new")).await;
+    until("what is gone", async || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10"))).await;
+    until("who is gone", async || {
         let routes = world.nbctl(&["lr-route-list", "ovn_cluster_router"])?;
         (!routes.contains("10.244.2.0/24")).then_some(())
     })
@@ -163,14 +167,14 @@ async fn a_mangled_object_is_left_as_it_was_and_the_rest_goes_on() {
         )
         .await;
     let _agent = Agent::start(&world, "n1").await;
-    until("the other node", || bound(&world)).await;
+    until("the other node", async || bound(&world)).await;
     let ports = world.nbctl(&["lsp-list", "transit_switch"]).unwrap();
     assert!(!ports.contains("tstor-n3") && !ports.contains("tstor-n4"), "{ports}");
     let mut mangled = crate::objects::node_annotations(2);
     mangled["k8s.ovn.org/node-id"] = json!("two");
     world.put("v1", "Node", "nodes", json!({"metadata": {"name": "n2", "annotations": mangled}})).await;
     world.put_pod(1, "after", 8, json!({})).await;
-    until("what came after", || addresses(&world, "default_after")).await;
+    until("what came after", async || addresses(&world, "default_after")).await;
     assert!(bound(&world).is_some(), "a slip of somebody's hand cuts nobody off");
 }
 
@@ -181,11 +185,11 @@ async fn a_row_that_cannot_be_written_holds_up_no_other() {
     world.nbctl(&["ls-add", "theirs", "--", "lsp-add", "theirs", "default_blocked"]).expect("done");
     world.put_pod(1, "blocked", 7, json!({})).await;
     world.put_pod(1, "after", 8, json!({})).await;
-    until("the pod after it", || addresses(&world, "default_after")).await;
+    until("the pod after it", async || addresses(&world, "default_after")).await;
     assert_eq!(world.nbctl(&["lsp-list", "theirs"]).unwrap().lines().count(), 1, "theirs is untouched");
     world.nbctl(&["ls-del", "theirs"]).expect("done");
     world.put_pod(1, "blocked", 9, json!({})).await;
-    until("the pod once its name is free", || addresses(&world, "default_blocked")).await;
+    until("the pod once its name is free", async || addresses(&world, "default_blocked")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,10 +214,11 @@ async fn a_row_the_server_refuses_holds_up_no_other() {
     let mut config = world.config("n1");
     config.paths.ovn_schemas = schemas;
     let _agent = Agent::start_with(&world, config).await;
-    until("the other pod", || addresses(&world, "default_short")).await;
-    until("the other node", || bound(&world)).await;
-    until("a Service", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080"))).await;
+    until("the other pod", async || addresses(&world, "default_short")).await;
+    until("the other node", async || bound(&world)).await;
+    until("a Service", async || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080")))
+        .await;
     world.put_pod(1, "later", 7, json!({})).await;
-    until("a pod that comes later", || addresses(&world, "default_later")).await;
+    until("a pod that comes later", async || addresses(&world, "default_later")).await;
     assert_eq!(addresses(&world, "default_a-name-too-long-for-this-server"), None);
 }

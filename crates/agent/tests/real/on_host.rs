@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use netferry_agent::on_host::Host;
+use netferry_testkit::wait::{in_time, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::world::{in_time, until};
 
 /// A process with files of its own: the host, as seen from this test, which is the container.
 struct FilesApart {
@@ -25,7 +24,7 @@ impl FilesApart {
             .spawn()
             .expect("unshare runs");
         let started = FilesApart { group: format!("netferry-test-{}", process.id()), process };
-        until("its own files", || {
+        until("its own files", async || {
             std::fs::read(
                 started
                     .proc()

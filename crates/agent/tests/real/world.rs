@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -20,33 +19,10 @@ use netferry_apiserver::pki::Pki;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::{Kernel, Namespace};
+use netferry_testkit::wait::until;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-
-/// Long enough for a busy machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Fails the test instead of hanging it.
-pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
-    }
-}
-
-/// Looks until something is found. Asks a database, so it cannot be told.
-pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    in_time(what, async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-}
 
 /// A command that runs until the test lets go of it, dies or is killed.
 struct Leashed {
@@ -124,7 +100,7 @@ impl World {
         if !known {
             world.make_networks(range).await;
         }
-        until("the switch", || {
+        until("the switch", async || {
             world.vsctl(&["get", "open", ".", "datapath_types"]).filter(|types| types.contains("netdev"))
         })
         .await;

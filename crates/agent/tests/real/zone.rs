@@ -1,8 +1,9 @@
 //! From objects in the API to rows in the databases.
 
+use netferry_testkit::wait::until;
 use serde_json::json;
 
-use crate::world::{World, until};
+use crate::world::World;
 
 /// An agent that runs for as long as this is kept.
 pub(crate) struct Agent(tokio::task::JoinHandle<()>);
@@ -48,8 +49,8 @@ pub(crate) async fn two_nodes() -> (World, Agent) {
 }
 
 async fn settled(world: &World) {
-    until("the other node's port bound", || bound(world)).await;
-    until("the pod's port", || addresses(world, "default_here")).await;
+    until("the other node's port bound", async || bound(world)).await;
+    until("the pod's port", async || addresses(world, "default_here")).await;
 }
 
 /// The chassis the other node's port is bound to, if it is the right one.
@@ -77,36 +78,39 @@ async fn nodes_and_pods_in_the_api_become_rows_of_the_zone() {
     assert!(routes.contains("10.244.2.0/24") && routes.contains("100.88.0.3"), "{routes}");
     assert_eq!(world.vsctl(&["get", "open", ".", "external_ids:system-id"]).unwrap(), "chassis-1");
     assert_eq!(world.vsctl(&["get", "interface", "ovn-k8s-mp0", "external_ids:iface-id"]).unwrap(), "k8s-n1");
-    until("the management port", || {
+    until("the management port", async || {
         world
             .vsctl(&["get", "interface", "ovn-k8s-mp0", "external_ids:ovn-installed"])
             .filter(|installed| installed.contains("true"))
     })
     .await;
-    until("flows to be kept, once there are some", || {
+    until("flows to be kept, once there are some", async || {
         world
             .vsctl(&["get", "open", ".", "external_ids:ovn-ofctrl-wait-before-clear"])
             .filter(|wait| wait.contains("8000"))
     })
     .await;
-    until("the sign that pods can be started", || world.paths().cni_config.exists().then_some(())).await;
+    until("the sign that pods can be started", async || world.paths().cni_config.exists().then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_agent_adopts_what_the_last_one_left_and_changes_no_row() {
     let (mut world, agent) = two_nodes().await;
     world.put_service("web", "10.96.0.10", &["10.244.1.5", "10.244.2.5"]).await;
-    until("the load balancer", || world.nbctl(&["lb-list"]).filter(|all| all.contains("10.96.0.10:80")))
-        .await;
+    until("the load balancer", async || {
+        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.96.0.10:80"))
+    })
+    .await;
     agent.end().await;
     let (before, rows) = (world.transactions(), world.rows());
     for _ in 0..3 {
         let agent = Agent::start(&world, "n1").await;
         // It has looked at everything when it answers to what came after its start.
         world.put_pod(1, "marker", 9, json!({})).await;
-        until("it works", || addresses(&world, "default_marker")).await;
+        until("it works", async || addresses(&world, "default_marker")).await;
         world.delete("v1", "Pod", "pods", "default", "marker").await;
-        until("it works", || addresses(&world, "default_marker").is_none().then_some(())).await;
+        until("it works", async || addresses(&world, "default_marker").is_none().then_some(())).await;
         agent.end().await;
     }
     let made = world.transactions() - before;
@@ -125,14 +129,17 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
     let (world, _agent) = two_nodes().await;
     world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
     let lb = |text: &'static str| move |all: &String| all.contains(text);
-    until("the load balancer", || world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080"))).await;
+    until("the load balancer", async || world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080"))).await;
     world.put_slice("web", &["10.244.1.5", "10.244.2.5"]).await;
-    until("a second backend", || world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080,10.244.2.5:8080")))
-        .await;
+    until("a second backend", async || {
+        world.nbctl(&["lb-list"]).filter(lb("10.244.1.5:8080,10.244.2.5:8080"))
+    })
+    .await;
     let names = world.nbctl(&["--bare", "--columns=name", "list", "load_balancer"]).unwrap();
     assert!(names.contains("Service_default/web_TCP_cluster"), "{names}");
     world.delete("v1", "Service", "services", "default", "web").await;
-    until("no load balancer", || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10"))).await;
+    until("no load balancer", async || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10")))
+        .await;
 
     world
         .put(
@@ -148,7 +155,7 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
             }),
         )
         .await;
-    let set = until("the peers' addresses", || {
+    let set = until("the peers' addresses", async || {
         let all = world.nbctl(&["--bare", "--columns=addresses", "list", "address_set"])?;
         all.contains("10.244.2.5").then_some(all)
     })
@@ -160,13 +167,13 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
     // A pod that matches later is let in; one that does not any more is not.
     world.put_pod(2, "there", 5, json!({"app": "other"})).await;
     world.put_pod(2, "late", 7, json!({"app": "client"})).await;
-    until("the other peer", || {
+    until("the other peer", async || {
         let all = world.nbctl(&["--bare", "--columns=addresses", "list", "address_set"])?;
         (all.contains("10.244.2.7") && !all.contains("10.244.2.5")).then_some(())
     })
     .await;
     world.delete("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "default", "web").await;
-    until("no rules", || {
+    until("no rules", async || {
         let groups = world.nbctl(&["--bare", "--columns=name", "list", "port_group"])?;
         (groups.split_whitespace().count() == 1).then_some(())
     })
@@ -176,7 +183,7 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switch_that_would_end_by_it_is_not_asked_for_translations_to_nothing() {
     let (world, _agent) = two_nodes().await;
-    let refused = || {
+    let refused = async || {
         let said = world.vsctl(&["--bare", "--columns=capabilities", "list", "datapath"])?;
         (said.contains("ct_zero_snat=false") && !said.contains("ct_zero_snat=true")).then_some(())
     };
@@ -208,9 +215,11 @@ async fn a_switch_does_not_follow_rules_that_are_no_more() {
         );
         world.appctl(&["netdev-dummy/receive", "in", &packet])
     };
-    until("a port to send from", || packet("10.7.0.1")).await;
-    until("ports to send to", || world.ofctl("odd", "add-flow", "ip,nw_dst=10.9.0.0/16,actions=left,right"))
-        .await;
+    until("a port to send from", async || packet("10.7.0.1")).await;
+    until("ports to send to", async || {
+        world.ofctl("odd", "add-flow", "ip,nw_dst=10.9.0.0/16,actions=left,right")
+    })
+    .await;
     let rule = |rule: &str| {
         world.ofctl("odd", "del-flows", "ip,nw_dst=10.1.0.0/16").unwrap();
         world.ofctl("odd", "add-flow", rule).unwrap();
@@ -224,10 +233,10 @@ async fn a_switch_does_not_follow_rules_that_are_no_more() {
     };
     packet("10.9.0.1").unwrap();
     rule("ip,nw_dst=10.1.2.0/24,actions=right");
-    until("a decision for few", || sent("10.1.2.2", "actions:right")).await;
+    until("a decision for few", async || sent("10.1.2.2", "actions:right")).await;
     rule("ip,nw_dst=10.1.0.0/16,actions=right,left");
-    until("the decision corrected", || sent("10.1.2.2", "actions:right,left")).await;
-    until("a decision for many", || sent("10.1.0.2", "actions:right,left")).await;
+    until("the decision corrected", async || sent("10.1.2.2", "actions:right,left")).await;
+    until("a decision for many", async || sent("10.1.0.2", "actions:right,left")).await;
     rule("ip,nw_dst=10.1.0.0/16,actions=left");
-    until("no decision of before", || sent("10.1.2.2", "actions:left")).await;
+    until("no decision of before", async || sent("10.1.2.2", "actions:left")).await;
 }

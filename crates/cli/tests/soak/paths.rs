@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use netferry_lab::meter::{Limits, Meter, Sizes};
+use netferry_lab::meter::{Limits, Meter};
 use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
 use netferry_lab::{ControlPlane, Families, Options};
 
@@ -52,15 +52,7 @@ async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     let lab = up(&options);
     notes.line(format!("- {} nodes, ready after {:.1} s", options.nodes, began.elapsed().as_secs_f32()));
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
-    // What is asked is whether they arrive, not how many a machine carries that does other things too: the sockets of
-    // a switch that waits for a processor hold some ninety packets.
-    let selection = Selection {
-        udp: Some(Sizes::mixed()),
-        icmp: Some(Sizes::mixed()),
-        rate: Some(1),
-        ..Selection::default()
-    };
-    let flows = flows(&sites, &selection);
+    let flows = flows(&sites, &Selection::of_every_size());
     for kind in Kind::ALL.into_iter().filter(|kind| !flows.iter().any(|flow| flow.kind == kind.word())) {
         notes.problem(format!("no flow of kind {kind}"));
     }

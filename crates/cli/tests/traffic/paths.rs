@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netferry_lab::meter::{Limits, Meter, Sizes};
+use netferry_lab::meter::{Limits, Meter};
 use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
 
 use crate::world::{PATIENCE, lab, on_runtime, turn};
@@ -13,15 +13,7 @@ fn nothing_is_lost_on_any_kind_of_path_at_any_size() {
     let lab = lab();
     let sites =
         on_runtime(in_lab::sites(lab, PATIENCE, |_| {})).unwrap_or_else(|error| panic!("{}", error.chain()));
-    // Few of each: what is asked is whether they arrive, not how many a machine carries that does other things too. The
-    // sockets of a switch that waits for a processor hold some ninety packets.
-    let selection = Selection {
-        udp: Some(Sizes::mixed()),
-        icmp: Some(Sizes::mixed()),
-        rate: Some(1),
-        ..Selection::default()
-    };
-    let flows = flows(&sites, &selection);
+    let flows = flows(&sites, &Selection::of_every_size());
     for kind in Kind::ALL {
         assert!(flows.iter().any(|flow| flow.kind == kind.word()), "no flow of kind {kind}");
     }

@@ -46,6 +46,19 @@ impl Default for Selection {
     }
 }
 
+impl Selection {
+    /// Every path, by packets of every size, few of each: whether they arrive, and not how many a machine carries that
+    /// does other things too. The sockets of a switch that waits for a processor hold some ninety packets.
+    pub fn of_every_size() -> Selection {
+        Selection {
+            udp: Some(Sizes::mixed()),
+            icmp: Some(Sizes::mixed()),
+            rate: Some(1),
+            ..Selection::default()
+        }
+    }
+}
+
 /// One way from an end to another, before family and protocol.
 struct Leg<'a> {
     kind: Kind,

@@ -68,7 +68,7 @@ impl Ground {
     pub(crate) fn new() -> Ground {
         let families = Families::Dual;
         let empty = bench::up(&Options { families, ..bare(1) });
-        let without = look(&empty, NODE, &Domain::KERNEL).expect("a look at a bare node");
+        let without = look(&empty, NODE, &Domain::of_the_kernel()).expect("a look at a bare node");
         drop(empty);
         let lab = bench::up(&Options { families, ..options(2) });
         for (name, node) in [("web", NODE), ("peer", "node-2")] {

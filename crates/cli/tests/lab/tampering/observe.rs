@@ -35,16 +35,11 @@ impl Domain {
         Domain::Filter,
         Domain::Settings,
     ];
+
     /// What a node has that nothing of ours runs on.
-    pub(crate) const KERNEL: [Domain; 7] = [
-        Domain::Links,
-        Domain::Addresses,
-        Domain::Routes,
-        Domain::Rules,
-        Domain::Neighbours,
-        Domain::Filter,
-        Domain::Settings,
-    ];
+    pub(crate) fn of_the_kernel() -> Vec<Domain> {
+        Domain::ALL.into_iter().filter(|domain| domain.database().is_none()).collect()
+    }
 
     /// Of a database: where it is, how it is called, and its journal.
     pub(crate) fn database(self) -> Option<(&'static str, &'static str, &'static str)> {
