@@ -1,11 +1,13 @@
 //! `netferry operator`: the cluster side, until it is asked to stop.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use netferry_core::name::NodeName;
 use netferry_operator::lead::Timing;
-use netferry_operator::{Settings, overlay};
+use netferry_operator::{Settings, overlay, rollout};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +25,9 @@ Run the cluster side: give nodes their places, publish and report what the netwo
 
 Reads `Network.operator.openshift.io/cluster` and the nodes; writes the nodes' subnets, ids and addresses as
 annotations, the status of `Network.config.openshift.io/cluster`, conditions and Events.
+
+Changes the MTU when spec.migration.mtu asks for it, and moves nodes to their MachineConfigs a few at a time: merges
+those of each MachineConfigPool, tells nodes their configuration, drains them when they ask, and lets them back in.
 
 Any number may run; the one that holds the lease NAMESPACE/netferry-operator acts, the others wait. Talks to the
 cluster of --kubeconfig or $KUBECONFIG, or to the one it runs in. Logs to standard error. SIGTERM lets go of the
@@ -49,6 +54,12 @@ pub(crate) struct OperatorArgs {
     /// How often the lease is looked at and renewed; a seventh of the lease if not given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     retry_period: Option<u64>,
+    /// The node this process runs on: of all nodes of its pool it is restarted last
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<NodeName>,
+    /// Answer /metrics, /healthz and /readyz here, over HTTP
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     logs: LogArgs,
     /// End when the process that started this one ends
@@ -98,5 +109,7 @@ fn settings(args: &OperatorArgs) -> Result<Settings, Failure> {
         identity,
         timing,
         overlay: overlay::Settings::default(),
+        rollout: rollout::Settings { node: args.node_name.clone() },
+        listen: args.listen,
     })
 }

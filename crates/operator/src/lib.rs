@@ -2,17 +2,24 @@
 //! are to do, and reports what is true.
 //!
 //! [`run`] is the operator. [`lead`] makes sure that one process acts at a time; [`overlay`] gives nodes their places in
-//! the pod network.
+//! the pod network; [`mtu`] decides how its MTU changes; [`rollout`] moves nodes to their configuration. [`metrics`] is
+//! what is measured, [`serve`] where it can be asked for.
 
 pub mod lead;
+pub mod metrics;
+pub mod mtu;
 pub mod overlay;
 mod report;
+pub mod rollout;
+pub mod serve;
 
 use std::future::Future;
+use std::net::SocketAddr;
 
 use kube::Client;
 
 use lead::{Election, Timing};
+use metrics::Metrics;
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -25,6 +32,10 @@ pub struct Settings {
     pub timing: Timing,
     /// How the overlay's controller works.
     pub overlay: overlay::Settings,
+    /// How the controller of configurations works.
+    pub rollout: rollout::Settings,
+    /// Where metrics and health are answered; nothing, nowhere.
+    pub listen: Option<SocketAddr>,
 }
 
 /// The name of the operator's lease.
@@ -38,9 +49,38 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         identity: settings.identity,
         timing: settings.timing,
     };
-    let overlay = settings.overlay;
-    lead::lead(client.clone(), &election, stop, |leadership| {
-        overlay::control(client.clone(), leadership, overlay)
-    })
-    .await;
+    let metrics = Metrics::default();
+    let namespace = election.namespace.clone();
+    let (overlay, rollout) = (settings.overlay, settings.rollout);
+    let leading = lead::lead(client.clone(), &election, stop, |leadership| {
+        metrics.leading(true);
+        // Boxed: they are large, and live as long as the process.
+        let places = Box::pin(overlay::control(client.clone(), leadership.clone(), overlay));
+        let (namespace, rollout, metrics) = (namespace.clone(), rollout.clone(), metrics.clone());
+        let machines = rollout::control(client.clone(), leadership, namespace, rollout, metrics.clone());
+        let machines = Box::pin(machines);
+        async move {
+            let _leading = Leading(metrics);
+            tokio::join!(places, machines);
+        }
+    });
+    let answering = async {
+        match settings.listen {
+            Some(address) => serve::serve(address, client.clone(), metrics.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = leading => {}
+        () = answering => {}
+    }
+}
+
+/// Says that this process no longer leads when its work is dropped.
+struct Leading(Metrics);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.leading(false);
+    }
 }

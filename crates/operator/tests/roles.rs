@@ -1,23 +1,30 @@
 //! The operator on a real API server, under exactly the role that `deploy/` gives it.
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
 use netferry_api::overlay::OperatorNetwork;
+use netferry_api::rollout::MachineConfigPool;
 use netferry_operator::lead::Timing;
 use netferry_testkit::wait::{PATIENCE, until};
 use netferry_testkit::{RealControlPlane, assets};
 use serde_json::json;
 use tower::Layer;
+
+use support::chance::Chance;
+use support::machine::{Machine, Pace, Truth};
 
 const ACCOUNT: &str = "system:serviceaccount:netferry:netferry-operator";
 
@@ -100,6 +107,7 @@ fn read(method: &str, path: &str, query: &str) -> Use {
         ("POST", _) => "create",
         ("PUT", _) => "update",
         ("PATCH", _) => "patch",
+        ("DELETE", _) => "delete",
         (other, _) => other,
     };
     // A list of the one object with a name counts as asking for that name.
@@ -171,6 +179,8 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
         identity: "tested".into(),
         timing: Timing::of(Duration::from_secs(3)).expect("a timing"),
         overlay: netferry_operator::overlay::Settings::default(),
+        rollout: netferry_operator::rollout::Settings::default(),
+        listen: None,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(netferry_operator::run(operator, settings, async {
@@ -195,6 +205,31 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
         wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one))).cloned().collect()
     };
     let nodes: Api<Node> = Api::all(admin.clone());
+    // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
+    // them kept by a budget at first.
+    let (heard, power) = (tokio::sync::watch::Sender::new(None), tokio::sync::watch::Sender::new(0));
+    let pace = Pace { step: (1, 50), boot: (100, 300) };
+    let machine = Machine::new("a", admin.clone(), 1500, Truth::default(), Chance::new(1), pace);
+    let living = tokio::spawn(machine.live(heard.subscribe(), power.subscribe()));
+    let pods = kept_pods(&admin).await;
+    let change = json!({
+        "metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}},
+        "spec": {"migration": {"mtu": {"network": {"from": 1400, "to": 1300}, "machine": {"to": 1500}}}},
+    });
+    until("the MTU is observed", async || {
+        let node = nodes.get("a").await.ok()?;
+        node.annotations().contains_key("netferry.dev/mtu-observed").then_some(())
+    })
+    .await;
+    networks.patch("cluster", &PatchParams::default(), &Patch::Merge(&change)).await.expect("a change");
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(admin.clone(), "default");
+    until("the budget is named", async || {
+        let pools: Api<MachineConfigPool> = Api::all(admin.clone());
+        let said = pools.get("worker").await.ok()?.status?.conditions;
+        said.iter().any(|one| one.message.contains("PodDisruptionBudget default/keep")).then_some(())
+    })
+    .await;
+    budgets.delete("keep", &DeleteParams::default()).await.expect("a deletion");
     let began = Instant::now();
     loop {
         let left = unused(&ledger.uses.lock().expect("nobody panicked"));
@@ -206,11 +241,48 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
         let scribble = json!({"metadata": {"annotations": {"k8s.ovn.org/node-id": "x"}}});
         nodes.patch("a", &PatchParams::default(), &Patch::Merge(&scribble)).await.expect("a patch");
         placed(&admin, 1).await;
+        // What a kubelet would do with pods that are to end.
+        for pod in pods.list(&ListParams::default()).await.expect("a list") {
+            if pod.metadata.deletion_timestamp.is_some() {
+                let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+                let _ = pods.delete(&pod.name_any(), &now).await;
+            }
+        }
+        // What the machine hears of its node.
+        heard.send_modify(|_| ());
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    living.abort();
     let _ = stop.send(());
     running.await.expect("it ends in peace");
     assert_eq!(*ledger.refused.lock().expect("nobody panicked"), Vec::<String>::new(), "refused");
+}
+
+/// A pod on the node, kept by a budget.
+async fn kept_pods(admin: &Client) -> Api<Pod> {
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
+    let pod = json!({
+        "metadata": {"name": "kept", "labels": {"app": "kept"}},
+        "spec": {
+            "nodeName": "a", "containers": [{"name": "c", "image": "none"}],
+            "tolerations": [{"operator": "Exists"}], "automountServiceAccountToken": false,
+        },
+    });
+    let pod = serde_json::from_value(pod).expect("a pod");
+    // The namespace's account is made by a controller, a moment after the namespace.
+    until("a pod is accepted", async || pods.create(&PostParams::default(), &pod).await.ok()).await;
+    let running = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    pods.patch_status("kept", &PatchParams::default(), &Patch::Merge(&running)).await.expect("a status");
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(admin.clone(), "default");
+    let budget = json!({
+        "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}},
+    });
+    let budget = serde_json::from_value(budget).expect("a budget");
+    budgets.create(&PostParams::default(), &budget).await.expect("a budget");
+    pods
 }
 
 /// Whether a use is one of what is allowed.

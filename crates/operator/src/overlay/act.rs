@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PostParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
@@ -80,7 +80,7 @@ impl Overlay {
             "metadata": { "resourceVersion": write.version, "annotations": annotations },
         });
         let api = Api::<Node>::all(self.client());
-        let params = written_by_us();
+        let params = report::written_by_us();
         let patch = Patch::Merge(&patch);
         self.leadership.act(api.patch_metadata(&write.name, &params, &patch)).await.map(|_| ())
     }
@@ -117,7 +117,7 @@ impl Overlay {
                 "clusterNetworkMTU": status.cluster_network_mtu,
             },
         });
-        let (params, patch) = (written_by_us(), Patch::Merge(&patch));
+        let (params, patch) = (report::written_by_us(), Patch::Merge(&patch));
         let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
         written.map(|_| ()).map_err(RoundError::writing("the status of the cluster's Network"))
     }
@@ -182,15 +182,10 @@ impl Overlay {
             },
         });
         let api = Api::<OperatorNetwork>::all(self.client());
-        let (params, patch) = (written_by_us(), Patch::Merge(&patch));
+        let (params, patch) = (report::written_by_us(), Patch::Merge(&patch));
         let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
         written.map(|_| ()).map_err(RoundError::writing("the status of the operator's Network"))
     }
-}
-
-/// So that whoever wonders who wrote a field finds out.
-fn written_by_us() -> PatchParams {
-    PatchParams { field_manager: Some("netferry-operator".to_owned()), ..PatchParams::default() }
 }
 
 fn node_reference(name: &str, nodes: &[ObjectMeta]) -> ObjectReference {

@@ -11,9 +11,9 @@
 //! When the API does not answer, a round fails and is tried again, later and later; nodes keep what they have.
 
 mod act;
-mod decide;
+pub(crate) mod decide;
 mod problem;
-mod round;
+pub(crate) mod round;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -49,6 +49,18 @@ pub(crate) enum RoundError {
 }
 
 impl RoundError {
+    /// Whether somebody else wrote meanwhile: what was decided is decided again, and that is all there is to it.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        match self {
+            RoundError::Write { source: kube::Error::Api(status), .. } => matches!(status.code, 404 | 409),
+            RoundError::Write { .. }
+            | RoundError::Read { .. }
+            | RoundError::Silence { .. }
+            | RoundError::Lost(_)
+            | RoundError::Deposed { .. } => false,
+        }
+    }
+
     pub(crate) fn writing(what: impl Into<String>) -> impl FnOnce(ActError) -> RoundError {
         move |error| match error {
             ActError::Lost(lost) => RoundError::Lost(lost),
@@ -176,7 +188,7 @@ impl Overlay {
     }
 }
 
-async fn read<T>(
+pub(crate) async fn read<T>(
     what: &'static str,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, RoundError> {

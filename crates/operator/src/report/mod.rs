@@ -1,7 +1,9 @@
 //! Conditions: what an administrator reads first.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::PatchParams;
 use netferry_api::overlay::OperatorCondition;
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
 
@@ -15,17 +17,37 @@ const NAMED: usize = 8;
 /// A condition as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
-    kind: Kind,
-    status: bool,
-    reason: String,
-    message: String,
+    pub(crate) kind: &'static str,
+    pub(crate) status: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Something worth an Event.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// In one word.
+    pub(crate) reason: String,
+    /// In a sentence.
+    pub(crate) note: String,
+    /// The object it is about.
+    pub(crate) about: ObjectReference,
+    /// Whether something is wrong.
+    pub(crate) warning: bool,
+    /// What was being done.
+    pub(crate) action: &'static str,
+}
+
+/// So that whoever wonders who wrote a field finds out.
+pub(crate) fn written_by_us() -> PatchParams {
+    PatchParams { field_manager: Some("netferry-operator".to_owned()), ..PatchParams::default() }
 }
 
 /// The conditions that follow from what is wrong with the overlay: reason and message of each problem, the gravest
 /// first.
 pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usize) -> Vec<Wanted> {
-    let fine = |kind, status, message: &str| Wanted {
-        kind,
+    let fine = |kind: Kind, status, message: &str| Wanted {
+        kind: kind.as_str(),
         status,
         reason: "AsExpected".into(),
         message: message.into(),
@@ -37,7 +59,7 @@ pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usi
             let more = problems.len() - named.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             let message = within(&format!("{}{more}", named.join("; ")), LONGEST_MESSAGE);
-            Wanted { kind: Kind::Degraded, status: true, reason: (*reason).to_owned(), message }
+            Wanted { kind: Kind::Degraded.as_str(), status: true, reason: (*reason).to_owned(), message }
         }
     };
     let available = if runs {
@@ -45,11 +67,11 @@ pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usi
     } else {
         let reason = problems.first().map_or("NoNetwork", |(reason, _)| reason).to_owned();
         let message = "there are no ranges the network could run with".to_owned();
-        Wanted { kind: Kind::Available, status: false, reason, message }
+        Wanted { kind: Kind::Available.as_str(), status: false, reason, message }
     };
     let progressing = if pending > 0 {
         let message = format!("{pending} nodes could not be given their places yet; trying again");
-        Wanted { kind: Kind::Progressing, status: true, reason: "Allocating".into(), message }
+        Wanted { kind: Kind::Progressing.as_str(), status: true, reason: "Allocating".into(), message }
     } else {
         fine(Kind::Progressing, false, "every node that can be has been given its place")
     };
@@ -65,14 +87,14 @@ pub(crate) fn merged(
     let mut all = now.to_vec();
     for want in wanted {
         let status = if want.status { "True" } else { "False" };
-        let old = all.iter().position(|condition| condition.type_ == want.kind.as_str());
+        let old = all.iter().position(|condition| condition.type_ == want.kind);
         let since = old.map(|i| &all[i]).filter(|old| old.status == status);
         let condition = OperatorCondition {
-            type_: want.kind.as_str().to_owned(),
+            type_: want.kind.to_owned(),
             status: status.to_owned(),
             last_transition_time: since.map_or(Time(at), |old| old.last_transition_time.clone()),
             reason: Some(want.reason.clone()),
-            message: Some(want.message.clone()).filter(|message| !message.is_empty()),
+            message: Some(within(&want.message, LONGEST_MESSAGE)).filter(|message| !message.is_empty()),
         };
         match old {
             Some(i) => all[i] = condition,

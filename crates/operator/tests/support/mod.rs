@@ -4,6 +4,9 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod chance;
+pub(crate) mod machine;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -217,6 +220,8 @@ impl Operator {
             identity: name.into(),
             timing: Timing::default(),
             overlay,
+            rollout: netferry_operator::rollout::Settings::default(),
+            listen: None,
         };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {

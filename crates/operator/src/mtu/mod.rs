@@ -1,0 +1,223 @@
+//! The cluster side of a change of MTU: what is asked becomes what is applied, one step at a time.
+//!
+//! One pass reads what is applied, then the nodes, lets `core` decide, and makes at most one step: a new record, or an
+//! edit for the administrator. Only when neither is to be made are others told: the status of the cluster's `Network`,
+//! conditions, Events. Nodes follow what is rendered from the record ([`crate::rollout`]) and nothing else.
+//!
+//! What is refused changes nothing but its own condition and Event.
+
+mod applied;
+
+pub(crate) use applied::{Applied, applied, apply};
+pub use applied::{NAME as APPLIED, RECORD};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Resource, ResourceExt};
+use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_api::overlay::annotations::NodeSubnets;
+use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
+use netferry_api::rollout::MachineConfig;
+use netferry_core::mtu::Mtu;
+use netferry_core::mtu::file::{HostFile, PATH};
+use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Probes, Rollout, decide};
+use netferry_core::mtu::record::Record;
+use netferry_core::mtu::status::{Condition, ConditionKind};
+use netferry_core::name::NodeName;
+use netferry_translate::{machine_config, mtu as translate};
+
+use crate::report::{Told, Wanted};
+
+/// What a pass of the MTU's part found out.
+pub(crate) struct Outcome {
+    /// What was decided.
+    pub(crate) decision: Decision,
+    /// Why no further node may be taken, if none may.
+    pub(crate) held: Option<String>,
+    /// Conditions for the operator's `Network`.
+    pub(crate) conditions: Vec<Wanted>,
+    /// What cannot be understood and is worth a word, by reason.
+    pub(crate) problems: BTreeSet<(&'static str, String)>,
+}
+
+impl Outcome {
+    /// What is worth an Event.
+    pub(crate) fn told(&self, network: &OperatorNetwork) -> Vec<Told> {
+        let refusals = self.decision.refusals.iter().map(|refusal| (refusal.reason(), refusal.to_string()));
+        let all = refusals.chain(self.problems.iter().cloned());
+        let about = network.object_ref(&());
+        all.map(|(reason, note)| Told {
+            reason: reason.to_owned(),
+            note,
+            about: about.clone(),
+            warning: true,
+            action: "ChangeMTU",
+        })
+        .collect()
+    }
+
+    /// Whether conditions are worth writing where no change was ever accepted: something is refused, or was.
+    pub(crate) fn worth_a_word(&self, network: &OperatorNetwork) -> bool {
+        let said = network.status.iter().flat_map(|status| &status.conditions);
+        let ours = MtuConditionType::Refused.as_str();
+        !self.decision.refusals.is_empty()
+            || !self.problems.is_empty()
+            || said.into_iter().any(|one| one.type_ == ours)
+    }
+}
+
+/// Decides.
+pub(crate) fn think(
+    record: &Record,
+    network: &OperatorNetwork,
+    nodes: &BTreeMap<NodeName, NodeFacts>,
+) -> Option<Outcome> {
+    let cluster = translate::cluster(&network.spec)?;
+    let mut problems = BTreeSet::new();
+    let mode = match translate::mode(network.metadata.annotations.as_ref()) {
+        Ok(mode) => mode,
+        Err((careful, wrong)) => {
+            problems.insert(("MTUAnnotationUnusable", wrong.to_string()));
+            careful
+        }
+    };
+    let (asked, probes) = (translate::asked(&network.spec), Probes::default());
+    let decision = decide(record, &Facts { cluster, asked, mode, nodes, probes: &probes });
+    let mut conditions: Vec<Wanted> = decision.conditions.iter().map(wanted).collect();
+    let held_condition =
+        conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());
+    if let (Some(condition), Some((reason, said))) = (held_condition, problems.first()) {
+        (condition.status, condition.reason) = (true, (*reason).to_owned());
+        condition.message = format!("{said}; no further node is taken until it is mended");
+    }
+    let held = match &decision.rollout {
+        Rollout::Go => None,
+        Rollout::Paused if !problems.is_empty() => {
+            Some("an annotation of the operator's Network cannot be read".to_owned())
+        }
+        Rollout::Paused => Some("the change of MTU is paused".to_owned()),
+        Rollout::Losing(_) => Some("full-size packets are lost between nodes".to_owned()),
+    };
+    Some(Outcome { decision, held, conditions, problems })
+}
+
+fn wanted(condition: &Condition) -> Wanted {
+    let kind = match condition.kind {
+        ConditionKind::InProgress => MtuConditionType::InProgress,
+        ConditionKind::Held => MtuConditionType::Held,
+        ConditionKind::Refused => MtuConditionType::Refused,
+    };
+    Wanted {
+        kind: kind.as_str(),
+        status: condition.holds,
+        reason: condition.reason.to_owned(),
+        message: condition.message.clone(),
+    }
+}
+
+/// The condition where what is applied cannot be known: nothing is done until somebody says what it is.
+pub(crate) fn lost(message: &str) -> Wanted {
+    Wanted {
+        kind: MtuConditionType::Held.as_str(),
+        status: true,
+        reason: "RecordLost".to_owned(),
+        message: format!("{message}; nothing is told to nodes until it is put back"),
+    }
+}
+
+/// The first record of a cluster, once a node runs its network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum First {
+    /// It is too early.
+    NotYet,
+    /// This.
+    Record(Record),
+    /// There was one: nodes were told of a change that nobody remembers.
+    Lost(String),
+}
+
+/// What the first record is, where there is none.
+pub(crate) fn first<'a>(
+    config: Option<&ConfigNetwork>,
+    running: bool,
+    configs: impl IntoIterator<Item = &'a MachineConfig>,
+) -> First {
+    let Some(mtu) = published(config).filter(|_| running) else { return First::NotYet };
+    let mut newest: Option<u64> = None;
+    for config in configs {
+        let Ok(read) = machine_config::machine_config(config) else { continue };
+        let Some(file) = read.spec.files.iter().find(|file| file.path == PATH) else { continue };
+        let changes = HostFile::parse(&String::from_utf8_lossy(&file.contents))
+            .map_or(true, |file| file.target.is_some() || file.mtu.is_some() || file.routable.is_some());
+        if changes {
+            let name = config.name_any();
+            return First::Lost(format!(
+                "what is applied is gone, but MachineConfig {name} tells nodes of a change"
+            ));
+        }
+        newest = newest.max(Some(read.epoch));
+    }
+    // Nodes never go back to a lower one.
+    First::Record(Record { epoch: newest.map_or(0, |newest| newest + 1), ..Record::settled(mtu) })
+}
+
+/// The MTU that is published.
+pub(crate) fn published(config: Option<&ConfigNetwork>) -> Option<Mtu> {
+    let status = config?.status.as_ref()?;
+    Mtu::new(status.cluster_network_mtu?).ok()
+}
+
+/// Whether a node has a place in the network: its pods run at what is published.
+pub(crate) fn runs(node: &Node) -> bool {
+    use netferry_api::annotation::Annotation;
+    node.annotations().contains_key(NodeSubnets::KEY)
+}
+
+#[cfg(test)]
+mod tests {
+    use netferry_api::annotation::Annotation;
+    use netferry_api::mtu::annotations::Epoch;
+    use netferry_core::mtu::file;
+    use netferry_core::mtu::record::{Change, Ends, Stage};
+    use serde_json::json;
+
+    use super::*;
+
+    fn mtu(bytes: u32) -> Mtu {
+        Mtu::new(bytes).unwrap()
+    }
+
+    fn config(mtu: u32) -> ConfigNetwork {
+        let mut config = ConfigNetwork::new("cluster", Default::default());
+        config.status = Some(serde_json::from_value(json!({ "clusterNetworkMTU": mtu })).unwrap());
+        config
+    }
+
+    fn ours(record: &Record) -> MachineConfig {
+        let ours = file::machine_config("worker", &record.rendering());
+        let mut object = MachineConfig::new(&ours.name, machine_config::printed(&ours.spec));
+        object.metadata.annotations = Some([Epoch::from(ours.epoch).entry()].into());
+        object
+    }
+
+    #[test]
+    fn the_first_record_says_what_runs_and_is_newer_than_all_that_was_told() {
+        let settled = |epoch| Record { epoch, ..Record::settled(mtu(1400)) };
+        assert_eq!(first(None, true, []), First::NotYet);
+        assert_eq!(first(Some(&config(1400)), false, []), First::NotYet);
+        assert_eq!(first(Some(&config(1400)), true, []), First::Record(settled(0)));
+        assert_eq!(first(Some(&config(1400)), true, [&ours(&settled(6))]), First::Record(settled(7)));
+    }
+
+    #[test]
+    fn a_record_that_was_lost_in_the_middle_of_a_change_is_not_made_up() {
+        let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
+        for stage in [Stage::Spreading { finish: false }, Stage::Settling, Stage::Returning] {
+            let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
+            let record = Record { epoch: 3, mtu: mtu(1400), change: Some(change) };
+            let found = first(Some(&config(8900)), true, [&ours(&record)]);
+            assert!(matches!(found, First::Lost(said) if said.contains("98-worker-netferry-mtu")));
+        }
+    }
+}

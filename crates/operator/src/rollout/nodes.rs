@@ -1,0 +1,168 @@
+//! Taking nodes, and telling them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Patch;
+use kube::{Api, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::LeaderTerm;
+use netferry_api::rollout::MachineConfigPool;
+use netferry_api::rollout::annotations::{DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress};
+use netferry_api::rollout::conditions::RolloutEvent;
+use netferry_core::rollout::choose::{choose, to_be_moved};
+use netferry_translate::pool as pools;
+use serde_json::{Value, json};
+use tracing::{debug, info};
+
+use super::round::{Seen, SeenPool, World, node_reference};
+use super::{OVERTAKEN, Rollout};
+use crate::lead::ActError;
+use crate::overlay::round::RoundError;
+use crate::report::{self, Told};
+
+/// How many nodes are written to at once.
+const AT_ONCE: usize = 16;
+
+impl Rollout {
+    /// Takes nodes of each pool and tells them its target. Says when to look again, if a node changed meanwhile.
+    pub(super) async fn choose(&self, world: &World) -> Result<Option<Duration>, RoundError> {
+        let mut again = None;
+        for seen in &world.pools {
+            // A pool that cannot be merged keeps its last target; what was told of it goes on.
+            let members = world.of_pool(&seen.pool.name);
+            let choice = choose(&seen.pool, &members, self.node.as_ref(), world.held.as_deref());
+            for (node, why) in &choice.left {
+                debug!(%node, %why, "is not told yet");
+            }
+            if choice.taken != seen.pool.taken {
+                self.take(seen, &pools::printed_taken(&choice.taken)).await?;
+            }
+            let Some(target) = seen.pool.target.as_deref() else { continue };
+            let told: Vec<&Seen> = world
+                .members(&seen.pool.name)
+                .filter(|node| {
+                    let name = &node.machine.node.name;
+                    choice.tell.contains(name) || choice.tell_waiting.contains(name)
+                })
+                .collect();
+            let written = self.each(&told, |node| self.tell_target(node, target)).await?;
+            again = again.or((written.len() < told.len()).then_some(OVERTAKEN));
+            for node in written {
+                let name = &node.machine.node.name;
+                info!(%name, target, "told");
+                let reason = RolloutEvent::SetDesiredConfig.as_str().to_owned();
+                let note = format!("node {name} is to run {target}");
+                let about = node_reference(node);
+                self.tell(&Told { reason, note, about, warning: false, action: "TellNode" }).await;
+            }
+            let mistainted: Vec<&Seen> = world
+                .members(&seen.pool.name)
+                .filter(|node| {
+                    let machine = &node.machine;
+                    // A node whose daemon never spoke is left as it is: nobody would take the taint away.
+                    let moves = to_be_moved(&seen.pool, &machine.node) && machine.node.current.is_some();
+                    machine.tainted != moves && !told.iter().any(|told| std::ptr::eq(*told, *node))
+                })
+                .collect();
+            self.each(&mistainted, |node| self.taint(node, !node.machine.tainted)).await?;
+        }
+        Ok(again)
+    }
+
+    /// Writes to nodes, several at once; gives those that were written. One that changed meanwhile, or is gone, is left
+    /// for the next pass.
+    async fn each<'a, 'f, F>(&'f self, nodes: &[&'a Seen], write: F) -> Result<Vec<&'a Seen>, RoundError>
+    where
+        F: Fn(&'a Seen) -> BoxFuture<'f, Result<(), ActError>>,
+    {
+        let requests: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                let (node, request) = (*node, write(node));
+                async move { (node, request.await) }.boxed()
+            })
+            .collect();
+        let answers: Vec<(&Seen, Result<(), ActError>)> =
+            stream::iter(requests).buffered(AT_ONCE).collect().await;
+        let mut written = Vec::new();
+        let mut failed = None;
+        for (node, answer) in answers {
+            let what = format!("node {}", node.machine.node.name);
+            match answer.map_err(RoundError::writing(what)) {
+                Ok(()) => written.push(node),
+                Err(overtaken) if overtaken.is_overtaken() => {}
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+        failed.map_or(Ok(written), Err)
+    }
+
+    /// Writes down who is taken, before anybody is told: on the condition that nobody wrote to the pool meanwhile.
+    async fn take(
+        &self,
+        seen: &SeenPool,
+        taken: &netferry_api::rollout::annotations::Taken,
+    ) -> Result<(), RoundError> {
+        let name = seen.object.name_any();
+        let annotations: BTreeMap<String, String> = [taken.entry()].into();
+        let patch = json!({
+            "metadata": { "resourceVersion": seen.object.resource_version(), "annotations": annotations },
+        });
+        let api = Api::<MachineConfigPool>::all(self.client.clone());
+        let params = report::written_by_us();
+        let patch = Patch::Merge(&patch);
+        let written = self.leadership.act(api.patch_metadata(&name, &params, &patch)).await;
+        written.map(|_| ()).map_err(RoundError::writing(format!("MachineConfigPool {name}")))
+    }
+
+    fn tell_target<'a>(&'a self, node: &Seen, target: &str) -> BoxFuture<'a, Result<(), ActError>> {
+        let desired = DesiredConfig::parse(target).expect("a rendered configuration has a name");
+        let mut patch = json!({ "metadata": { "annotations": annotations([desired.entry()]) } });
+        if node.machine.tainted {
+            patch["spec"] = json!({ "taints": taints(&node.object, false) });
+        }
+        self.patch_node(node, patch)
+    }
+
+    fn taint<'a>(&'a self, node: &Seen, on: bool) -> BoxFuture<'a, Result<(), ActError>> {
+        self.patch_node(node, json!({ "spec": { "taints": taints(&node.object, on) } }))
+    }
+
+    fn patch_node<'a>(&'a self, node: &Seen, patch: Value) -> BoxFuture<'a, Result<(), ActError>> {
+        let (name, version) = (node.object.name_any(), node.object.resource_version());
+        async move { self.write_node(&name, version.as_deref(), patch).await.map(|_| ()) }.boxed()
+    }
+
+    /// Writes to a node, for the version that was seen; gives the new one.
+    pub(super) async fn write_node(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        mut patch: Value,
+    ) -> Result<Option<String>, ActError> {
+        let (key, term) = LeaderTerm::from(self.leadership.term()).entry();
+        patch["metadata"]["resourceVersion"] = json!(version);
+        patch["metadata"]["annotations"][key] = json!(term);
+        let api = Api::<Node>::all(self.client.clone());
+        let params = report::written_by_us();
+        let patch = Patch::Merge(&patch);
+        let written = self.leadership.act(api.patch_metadata(name, &params, &patch)).await?;
+        Ok(written.metadata.resource_version)
+    }
+}
+
+fn annotations<const N: usize>(entries: [(String, String); N]) -> BTreeMap<String, String> {
+    entries.into()
+}
+
+/// The taints of a node with or without ours; a list is replaced as a whole.
+fn taints(node: &Node, on: bool) -> Value {
+    let now = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let others = now.into_iter().filter(|taint| taint.key != UPDATE_IN_PROGRESS_TAINT);
+    let all: Vec<_> = others.chain(on.then(update_in_progress)).collect();
+    if all.is_empty() { Value::Null } else { json!(all) }
+}

@@ -1,0 +1,70 @@
+//! How far pools are.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::Patch;
+use kube::{Api, Resource, ResourceExt};
+use netferry_api::rollout::MachineConfigPool;
+use netferry_api::rollout::conditions::RolloutEvent;
+use netferry_core::rollout::progress::progress;
+use netferry_core::rollout::status::{ConditionKind, status};
+use netferry_translate::pool as pools;
+use serde_json::json;
+use tracing::info;
+
+use super::Rollout;
+use super::round::World;
+use crate::overlay::round::RoundError;
+use crate::report::{self, Told};
+
+impl Rollout {
+    /// Writes the status of each pool, if it says something else than it does.
+    pub(super) async fn report(&mut self, world: &mut World) -> Result<(), RoundError> {
+        let blocking = self.drains.blocking();
+        for seen in &world.pools {
+            let members = world.of_pool(&seen.pool.name);
+            let mut now = status(&seen.pool, &members, seen.refused.as_deref());
+            let stuck: Vec<String> = members
+                .iter()
+                .filter_map(|node| {
+                    Some(format!(
+                        "node {} is being drained and waits: {}",
+                        node.name,
+                        blocking.get(&node.name)?
+                    ))
+                })
+                .collect();
+            if let Some(updating) = now.conditions.iter_mut().find(|one| one.kind == ConditionKind::Updating)
+                && !stuck.is_empty()
+            {
+                let said = std::mem::take(&mut updating.message);
+                updating.message = [said].into_iter().chain(stuck).collect::<Vec<_>>().join("; ");
+            }
+            let all = world.members(&seen.pool.name).map(|node| {
+                let machine = &node.machine;
+                progress(&seen.pool, &machine.node, machine.asked.as_ref(), machine.fulfilled.as_ref())
+            });
+            self.metrics.pool(&seen.pool.name, &now, all);
+            let printed = pools::printed_status(&seen.object, &now, &Time(jiff::Timestamp::now()));
+            if seen.object.status.as_ref() == Some(&printed) {
+                continue;
+            }
+            let (name, target) = (seen.object.name_any(), seen.pool.target.clone().unwrap_or_default());
+            // The version is not asked for: it is ours alone to write, and taking nodes has just changed it.
+            let patch = json!({ "status": printed });
+            let api = Api::<MachineConfigPool>::all(self.client.clone());
+            let params = report::written_by_us();
+            let patch = Patch::Merge(&patch);
+            let written = self.leadership.act(api.patch_status(&name, &params, &patch)).await;
+            written.map_err(RoundError::writing(format!("the status of MachineConfigPool {name}")))?;
+            if now.completed {
+                info!(pool = name, target, "every node of the pool is done");
+                let reason = RolloutEvent::Completed.as_str().to_owned();
+                let note = format!("every node of pool {name} runs {target}");
+                let about = seen.object.object_ref(&());
+                self.tell(&Told { reason, note, about, warning: false, action: "Report" }).await;
+            }
+        }
+        self.metrics.forget_pools(world.pools.iter().map(|seen| seen.pool.name.as_str()));
+        Ok(())
+    }
+}

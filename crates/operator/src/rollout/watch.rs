@@ -1,0 +1,154 @@
+//! What the controller sees of the API: nodes and configurations as they come in, and what is worth a look.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::MtuObserved;
+use netferry_api::overlay::annotations::NodeSubnets;
+use netferry_api::overlay::{OperatorNetwork, SINGLETON};
+use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_translate::machine::{Machine, machine};
+use tracing::warn;
+
+use crate::lead::chain;
+
+/// What of a node a decision depends on. Kubelets write to their nodes all the time; only these are a reason to look.
+#[derive(Clone, PartialEq, Eq)]
+struct Traits {
+    machine: Result<Machine, String>,
+    observed: Option<String>,
+    runs: bool,
+}
+
+impl Traits {
+    fn of(node: &Node) -> Traits {
+        let annotations = node.annotations();
+        Traits {
+            machine: machine(node).map_err(|wrong| wrong.to_string()),
+            observed: annotations.get(MtuObserved::KEY).cloned(),
+            runs: annotations.contains_key(NodeSubnets::KEY),
+        }
+    }
+}
+
+enum Change {
+    Node(Box<watcher::Event<Node>>),
+    Config { whole: bool },
+    Other,
+    Failed(watcher::Error),
+}
+
+/// Nodes and configurations, each by name.
+pub(super) struct News {
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) configs: BTreeMap<String, Arc<MachineConfig>>,
+}
+
+/// The watches of one leadership.
+///
+/// Decisions may be made on what was true a while ago: whatever is written is written for the version it was decided
+/// for, and `core`'s model tries every kind of old news.
+pub(super) struct Watches {
+    streams: SelectAll<BoxStream<'static, Change>>,
+    nodes: Store<Node>,
+    configs: Store<MachineConfig>,
+    traits: BTreeMap<String, Traits>,
+    arriving: BTreeMap<String, Traits>,
+    /// Whether nodes and configurations were each seen whole once.
+    seen: (bool, bool),
+}
+
+impl Watches {
+    pub(super) fn new(client: &Client) -> Watches {
+        let (nodes, node_writer) = store::<Node>();
+        let (configs, config_writer) = store::<MachineConfig>();
+        let usual = watcher::Config::default();
+        let the_one = watcher::Config::default().fields(&format!("metadata.name={SINGLETON}"));
+        let nodes_seen = watcher(Api::<Node>::all(client.clone()), usual.clone())
+            .default_backoff()
+            .reflect(node_writer)
+            .map(|event| event.map_or_else(Change::Failed, |event| Change::Node(Box::new(event))));
+        let configs_seen = watcher(Api::<MachineConfig>::all(client.clone()), usual.clone())
+            .default_backoff()
+            .reflect(config_writer)
+            .map(|event| match event {
+                Ok(event) => Change::Config { whole: matches!(event, watcher::Event::InitDone) },
+                Err(error) => Change::Failed(error),
+            });
+        let pools = watcher(Api::<MachineConfigPool>::all(client.clone()), usual)
+            .default_backoff()
+            .map(|event| event.map_or_else(Change::Failed, |_| Change::Other));
+        let wanted = watcher(Api::<OperatorNetwork>::all(client.clone()), the_one)
+            .default_backoff()
+            .map(|event| event.map_or_else(Change::Failed, |_| Change::Other));
+        let streams = select_all([nodes_seen.boxed(), configs_seen.boxed(), pools.boxed(), wanted.boxed()]);
+        let (traits, arriving) = Default::default();
+        Watches { streams, nodes, configs, traits, arriving, seen: (false, false) }
+    }
+
+    /// Whether everything was seen once: before that, what is missing may only not have been said yet.
+    pub(super) fn complete(&self) -> bool {
+        self.seen == (true, true)
+    }
+
+    /// What is known now.
+    pub(super) fn news(&self) -> News {
+        let mut nodes = self.nodes.state();
+        nodes.sort_by_key(|node| node.name_any());
+        let configs = self.configs.state().into_iter().map(|config| (config.name_any(), config)).collect();
+        News { nodes, configs }
+    }
+
+    /// Waits for a change that may change a decision.
+    pub(super) async fn changed(&mut self) {
+        while let Some(change) = self.streams.next().await {
+            let worth = match change {
+                Change::Node(event) => self.note(*event),
+                Change::Config { whole } => {
+                    self.seen.1 |= whole;
+                    true
+                }
+                Change::Other => true,
+                // The watch is tried again by itself, later and later.
+                Change::Failed(error) => {
+                    warn!(error = %chain(&error), "a watch failed");
+                    false
+                }
+            };
+            if worth && self.complete() {
+                return;
+            }
+        }
+        // The streams never end; if they did, only the periodic look would be left.
+        std::future::pending().await
+    }
+
+    fn note(&mut self, event: watcher::Event<Node>) -> bool {
+        match event {
+            watcher::Event::Init => {
+                self.arriving.clear();
+                false
+            }
+            watcher::Event::InitApply(node) => {
+                self.arriving.insert(node.name_any(), Traits::of(&node));
+                false
+            }
+            watcher::Event::InitDone => {
+                self.seen.0 = true;
+                self.traits = std::mem::take(&mut self.arriving);
+                true
+            }
+            watcher::Event::Apply(node) => {
+                let traits = Traits::of(&node);
+                self.traits.insert(node.name_any(), traits.clone()) != Some(traits)
+            }
+            watcher::Event::Delete(node) => self.traits.remove(&node.name_any()).is_some(),
+        }
+    }
+}

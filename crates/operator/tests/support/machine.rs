@@ -1,0 +1,472 @@
+//! A machine of the cluster without a kernel: its disk, what it runs, its daemon and its agent, with the decisions that
+//! ship. What it would do to its host it only writes down.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::MtuWaits;
+use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, RouteMtu};
+use netferry_api::overlay::ConfigNetwork;
+use netferry_api::rollout::MachineConfig;
+use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
+use netferry_core::mtu::boot::{self, Admit, Arrival, BootFacts, BootStep, Booted, Saved};
+use netferry_core::mtu::file::{HostFile, PATH};
+use netferry_core::mtu::record::Record;
+use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::rollout::config::Spec;
+use netferry_core::rollout::daemon::{self, Named, Said, Step};
+use netferry_core::rollout::merge::Rendered;
+use netferry_translate::{machine as read, machine_config, mtu as applied};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::chance::Chance;
+
+/// What Geneve over IPv4 adds.
+pub(crate) const HEADERS: u32 = 58;
+
+pub(crate) fn mtu(bytes: u32) -> Mtu {
+    Mtu::new(bytes).expect("it is a size")
+}
+
+/// What everybody can see of machines without asking the API: what is really running.
+#[derive(Clone, Default)]
+pub(crate) struct Truth(pub(crate) Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Pods and host of every machine that serves.
+    pub(crate) serving: BTreeMap<String, (Envelope, Envelope)>,
+    /// Machines that are off.
+    pub(crate) off: usize,
+    pub(crate) reboots: usize,
+    /// What somebody sees to that hosts come up with at least.
+    pub(crate) raised: Option<Mtu>,
+    pub(crate) wrongs: Vec<String>,
+}
+
+impl Truth {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Seen) -> T) -> T {
+        act(&mut self.0.lock().expect("nobody panicked"))
+    }
+
+    /// I1 of all machines at once: the most that is sent fits the least that is carried.
+    fn check(&self, what: &str) {
+        self.with(|seen| {
+            let least = |of: fn(&(Envelope, Envelope)) -> u32| {
+                seen.serving
+                    .iter()
+                    .map(|(name, one)| (of(one), name))
+                    .min()
+                    .map(|(size, name)| (size, name.clone()))
+            };
+            let most = |of: fn(&(Envelope, Envelope)) -> u32| {
+                seen.serving
+                    .iter()
+                    .map(|(name, one)| (of(one), name))
+                    .max()
+                    .map(|(size, name)| (size, name.clone()))
+            };
+            let pairs = [
+                ("pods", most(|one| one.0.sends().bytes()), least(|one| one.0.carries().bytes())),
+                ("hosts", most(|one| one.1.sends().bytes()), least(|one| one.1.carries().bytes())),
+                (
+                    "wrapped pods",
+                    most(|one| one.0.sends().bytes() + HEADERS),
+                    least(|one| one.1.carries().bytes()),
+                ),
+            ];
+            let own = seen
+                .serving
+                .iter()
+                .find(|(_, (pods, host))| pods.sends().bytes() + HEADERS > host.sends().bytes());
+            let own = own.map(|(name, (pods, host))| {
+                format!("I1: pods on {name} ({pods}) do not fit its host ({host})")
+            });
+            seen.wrongs.extend(own);
+            for (kind, sent, carried) in pairs {
+                let (Some((sent, from)), Some((carried, to))) = (sent, carried) else { continue };
+                if sent > carried {
+                    let wrong =
+                        format!("I1, {kind}: {from} sends {sent}, {to} carries {carried}, after {what}");
+                    seen.wrongs.push(wrong);
+                }
+            }
+        });
+    }
+}
+
+/// What outlives a restart.
+#[derive(Clone)]
+struct Disk {
+    /// What the uplink comes up with where nothing is configured.
+    default: Mtu,
+    config: Option<Rendered>,
+    saved: Option<Saved>,
+    configured: Option<Mtu>,
+    /// The object it served as.
+    known: Option<String>,
+}
+
+/// What does not.
+struct Run {
+    booted: Booted,
+    /// The configuration it booted by.
+    by: Rendered,
+    serving: Option<Envelope>,
+}
+
+/// How long things take on a machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// Between two steps, in milliseconds.
+    pub(crate) step: (usize, usize),
+    /// A boot, in milliseconds.
+    pub(crate) boot: (usize, usize),
+}
+
+impl Pace {
+    pub(crate) const USUAL: Pace = Pace { step: (1, 400), boot: (2_000, 20_000) };
+}
+
+/// One machine.
+pub(crate) struct Machine {
+    name: String,
+    client: Client,
+    disk: Disk,
+    run: Option<Run>,
+    truth: Truth,
+    chance: Chance,
+    pace: Pace,
+}
+
+/// Power, as somebody outside may take it away: counts how often.
+pub(crate) type Power = watch::Sender<u64>;
+
+impl Machine {
+    pub(crate) fn new(
+        name: &str,
+        client: Client,
+        host: u32,
+        truth: Truth,
+        chance: Chance,
+        pace: Pace,
+    ) -> Machine {
+        let disk = Disk { default: mtu(host), config: None, saved: None, configured: None, known: None };
+        truth.with(|seen| seen.off += 1);
+        Machine { name: name.to_owned(), client, disk, run: None, truth, chance, pace }
+    }
+
+    /// Lives until its task is aborted; `object` is what is heard of its node.
+    pub(crate) async fn live(
+        mut self,
+        mut object: watch::Receiver<Option<Arc<Node>>>,
+        mut power: watch::Receiver<u64>,
+    ) {
+        loop {
+            if self.run.is_none() {
+                let time = self.chance.millis(self.pace.boot.0, self.pace.boot.1);
+                tokio::time::sleep(time).await;
+                power.mark_unchanged();
+                self.boot();
+            }
+            object.mark_unchanged();
+            let acted = tokio::select! {
+                biased;
+                _ = power.changed() => {
+                    self.off().await;
+                    true
+                }
+                acted = self.act() => acted,
+            };
+            let time = self.chance.millis(self.pace.step.0, self.pace.step.1);
+            let idle = async {
+                if acted {
+                    tokio::time::sleep(time).await;
+                } else {
+                    // A request that was lost is tried again.
+                    let _ = tokio::time::timeout(Duration::from_secs(20), object.changed()).await;
+                    tokio::time::sleep(time).await;
+                }
+            };
+            let lost = tokio::select! {
+                biased;
+                _ = power.changed() => true,
+                () = idle => false,
+            };
+            if lost {
+                self.off().await;
+            }
+        }
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    fn boot(&mut self) {
+        let raised = self.truth.with(|seen| seen.raised);
+        self.disk.default = raised.map_or(self.disk.default, |raised| raised.max(self.disk.default));
+        let file = self.disk.config.as_ref().and_then(file_of);
+        let uplink = self.disk.configured.unwrap_or(self.disk.default);
+        let facts = BootFacts {
+            file: file.as_ref(),
+            saved: self.disk.saved,
+            uplink,
+            configured: self.disk.configured,
+        };
+        let by = self.disk.config.clone().unwrap_or_else(nothing);
+        for step in boot::boot(&facts) {
+            match step {
+                BootStep::Save(saved) => self.disk.saved = Some(saved),
+                BootStep::Persist(size) => self.disk.configured = size,
+                BootStep::Run(_) => {}
+                BootStep::Record(booted) => self.run = Some(Run { booted, by: by.clone(), serving: None }),
+                BootStep::Forget => self.disk.saved = None,
+            }
+        }
+        self.truth.with(|seen| seen.off -= 1);
+    }
+
+    async fn off(&mut self) {
+        if self.run.take().is_none() {
+            return;
+        }
+        self.truth.with(|seen| {
+            seen.serving.remove(&self.name);
+            seen.off += 1;
+            seen.reboots += 1;
+        });
+        self.ready("Unknown").await;
+    }
+
+    async fn ready(&self, status: &str) -> bool {
+        let patch = json!({ "status": { "conditions": [
+            { "type": "Ready", "status": status, "reason": "Sim", "message": "" },
+        ] } });
+        self.nodes()
+            .patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+            .is_ok()
+    }
+
+    async fn annotate(&self, annotations: Value, version: Option<String>) -> bool {
+        let mut patch = json!({ "metadata": { "annotations": annotations } });
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = json!(version);
+        }
+        self.nodes().patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_ok()
+    }
+
+    /// Does one thing, if there is something to do.
+    async fn act(&mut self) -> bool {
+        // Read anew before every decision.
+        let Ok(Some(node)) = self.nodes().get_opt(&self.name).await else {
+            // A machine whose node was removed serves nobody.
+            if let Some(run) = &mut self.run {
+                run.serving = None;
+            }
+            self.truth.with(|seen| seen.serving.remove(&self.name));
+            return false;
+        };
+        if let Some(run) = &mut self.run
+            && run.serving.is_some()
+            && self.disk.known != node.uid()
+        {
+            // It was removed and is back: another node, which has to be let in anew.
+            run.serving = None;
+            self.truth.with(|seen| seen.serving.remove(&self.name));
+        }
+        let first = self.chance.below(2);
+        for turn in 0..2 {
+            let acted = if turn == first { self.daemon(&node).await } else { self.agent(&node).await };
+            if acted || self.run.is_none() {
+                return acted;
+            }
+        }
+        false
+    }
+
+    async fn config(&self, name: &str) -> Option<Rendered> {
+        let api = Api::<MachineConfig>::all(self.client.clone());
+        machine_config::rendered(&api.get_opt(name).await.ok()??).ok()
+    }
+
+    async fn daemon(&mut self, node: &Node) -> bool {
+        if self.catch_up().await {
+            return true;
+        }
+        let Ok(machine) = read::machine(node) else { return false };
+        let desired = match &machine.node.desired {
+            None => None,
+            Some(name) => match self.config(name).await {
+                None => return false,
+                found => found,
+            },
+        };
+        let Some(run) = &self.run else { return false };
+        let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
+        let restart = |config: Option<&Rendered>| {
+            let quiet =
+                |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| boot::quiet(&run.booted, path, new);
+            config.is_some_and(|config| daemon::needs_restart(&run.by, config, quiet))
+        };
+        let said = Said {
+            current: machine.node.current.clone(),
+            state: machine.node.state,
+            reason: machine.node.reason.clone(),
+        };
+        let step = daemon::decide(&daemon::Facts {
+            desired: desired.as_ref().map(named).as_ref(),
+            disk: self.disk.config.as_ref().map(named).as_ref(),
+            restart_due: restart(self.disk.config.as_ref()),
+            restart_needed: restart(desired.as_ref()),
+            drift: &[],
+            forced: false,
+            said: &said,
+            asked: machine.asked.as_ref(),
+            fulfilled: machine.fulfilled.as_ref(),
+            alone: false,
+        });
+        match step {
+            Step::Rest | Step::AwaitDrain => false,
+            Step::Say(said) => {
+                let state = said.state.map(|state| read::printed_state(state).to_string());
+                let says = json!({
+                    CurrentConfig::KEY: said.current, WrittenState::KEY: state, Reason::KEY: said.reason,
+                });
+                self.annotate(says, None).await
+            }
+            Step::Ask(request) => {
+                let asked = DesiredDrain(read::printed_request(&request)).to_string();
+                self.annotate(json!({ DesiredDrain::KEY: asked }), None).await
+            }
+            Step::Take => {
+                self.disk.config = desired;
+                true
+            }
+            Step::Restart => {
+                self.off().await;
+                true
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) -> bool {
+        let Some(file) = self.disk.config.as_ref().and_then(file_of) else { return false };
+        let Some(run) = &mut self.run else { return false };
+        let Some(over) = boot::catch_up(&run.booted, &file) else { return false };
+        run.booted = over.booted;
+        if over.forget {
+            self.disk.saved = None;
+        }
+        true
+    }
+
+    async fn agent(&mut self, node: &Node) -> bool {
+        let Some(run) = &self.run else { return false };
+        if run.serving.is_some() {
+            return self.observe(node).await;
+        }
+        let Ok(machine) = read::machine(node) else { return false };
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), "netferry");
+        let Ok(found) = api.get_opt(netferry_operator::mtu::APPLIED).await else { return false };
+        let record = match found {
+            Some(map) => {
+                let data = map.data.unwrap_or_default();
+                applied::record(&data[netferry_operator::mtu::RECORD])
+                    .expect("what the operator wrote is a record")
+            }
+            // Where no change was ever accepted, what is published is what runs.
+            None => {
+                let api = Api::<ConfigNetwork>::all(self.client.clone());
+                let Ok(Some(config)) = api.get_opt("cluster").await else { return false };
+                let Some(size) = config.status.and_then(|status| status.cluster_network_mtu) else {
+                    return false;
+                };
+                Record::settled(mtu(size))
+            }
+        };
+        let (waits, desired) = (machine.node.waits, machine.node.desired.is_some());
+        let arrival = Arrival {
+            booted: &run.booted,
+            record: &record,
+            headers: HEADERS,
+            newcomer: self.disk.known.is_none() || self.disk.known != node.uid(),
+            told: waits && desired && !machine.node.is_done(),
+        };
+        match boot::admit(&arrival) {
+            Admit::Wait(why) => {
+                let why = MtuWaits::new(&why.to_string()).expect("it says something");
+                !waits
+                    && self.annotate(json!({ MtuWaits::KEY: why.to_string() }), node.resource_version()).await
+            }
+            Admit::Serve(network) => {
+                let booted = Booted { network: Some(network), ..run.booted };
+                let says = json!({ MtuWaits::KEY: null, MtuObserved::KEY: observed(&booted).to_string() });
+                // In one write, and only if nothing was told meanwhile.
+                if !self.annotate(says, node.resource_version()).await {
+                    return true;
+                }
+                let Some(run) = &mut self.run else { return true };
+                (run.booted, run.serving) = (booted, Some(network));
+                self.disk.known = node.uid();
+                self.truth.with(|seen| seen.serving.insert(self.name.clone(), (network, booted.host)));
+                self.truth.check(&format!("{} began to serve", self.name));
+                self.ready("True").await;
+                true
+            }
+        }
+    }
+
+    /// Says what it runs, if that was not said.
+    async fn observe(&mut self, node: &Node) -> bool {
+        let Some(run) = &self.run else { return false };
+        let text = observed(&run.booted).to_string();
+        if node.annotations().get(MtuObserved::KEY) != Some(&text) {
+            return self.annotate(json!({ MtuObserved::KEY: text }), None).await;
+        }
+        let conditions =
+            node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let ready = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
+        !ready && self.ready("True").await
+    }
+}
+
+fn observed(booted: &Booted) -> MtuObserved {
+    let uplink = InterfaceMtu {
+        name: "eth0".into(),
+        role: InterfaceRole::Uplink,
+        mtu: booted.host.carries().bytes(),
+        nic: None,
+    };
+    let route = RouteMtu {
+        to: "0.0.0.0/0".parse().expect("it is a network"),
+        interface: "eth0".into(),
+        mtu: booted.host.pin().map(Mtu::bytes),
+    };
+    let cni = booted.network.map(|network| CniMtu {
+        mtu: network.carries().bytes(),
+        routable_mtu: network.pin().map(Mtu::bytes),
+    });
+    MtuObserved::new(vec![uplink], vec![route], cni)
+        .expect("it does not contradict itself")
+        .at_epoch(booted.epoch)
+}
+
+fn file_of(config: &Rendered) -> Option<HostFile> {
+    let file = config.spec.files.iter().find(|file| file.path == PATH)?;
+    Some(
+        HostFile::parse(&String::from_utf8_lossy(&file.contents))
+            .expect("what the operator wrote is a host file"),
+    )
+}
+
+fn nothing() -> Rendered {
+    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epoch: 0 }
+}
