@@ -45,9 +45,10 @@ pub fn router(client: Client, metrics: Metrics) -> Router {
     let ready = get(|State((client, _)): State<(Client, Metrics)>| async move {
         match timeout(PATIENCE, client.apiserver_version()).await {
             Ok(Ok(_)) => (StatusCode::OK, "ok\n".to_owned()),
-            Ok(Err(error)) => {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("the API: {}\n", crate::lead::chain(&error)))
-            }
+            Ok(Err(error)) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the API: {}\n", netferry_core::error::chain(&error)),
+            ),
             Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the API does not answer\n".to_owned()),
         }
     });

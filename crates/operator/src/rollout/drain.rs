@@ -204,8 +204,8 @@ impl Rollout {
         let name = object_name(&pod.metadata);
         let eviction = Eviction {
             metadata: ObjectMeta {
-                name: Some(name.name.clone()),
-                namespace: Some(name.namespace.clone()),
+                name: pod.metadata.name.clone(),
+                namespace: pod.metadata.namespace.clone(),
                 ..ObjectMeta::default()
             },
             // Another pod of that name, perhaps on another node, was not asked to go.

@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use netferry_core::error::chain;
 use netferry_core::name::NodeName;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use crate::lead::{Leadership, chain};
+use crate::lead::Leadership;
 use crate::metrics::Metrics;
 use crate::report::{self, Told};
 use drain::Drains;

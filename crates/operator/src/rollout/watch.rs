@@ -13,10 +13,9 @@ use netferry_api::mtu::MtuObserved;
 use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_core::error::chain;
 use netferry_translate::machine::{Machine, machine};
 use tracing::warn;
-
-use crate::lead::chain;
 
 /// What of a node a decision depends on. Kubelets write to their nodes all the time; only these are a reason to look.
 #[derive(Clone, PartialEq, Eq)]
