@@ -19,7 +19,7 @@ async fn connect(global: &Global) -> Result<Client, Failure> {
     let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(file, &options).await.context("using the kubeconfig")?;
     let address = config.cluster_url.to_string();
-    Ok(Client::try_from(config).with_context(|| format!("preparing to talk to {address}"))?)
+    Ok(Client::try_from(once(config)).with_context(|| format!("preparing to talk to {address}"))?)
 }
 
 /// A client for a program that may run inside the cluster: the options, $KUBECONFIG, or the pod's own account.
@@ -29,7 +29,14 @@ pub(crate) async fn connect_here(global: &Global) -> Result<Client, Failure> {
         return connect(global).await;
     }
     let config = Config::incluster().context("using the account of the pod this runs in")?;
-    Ok(Client::try_from(config).context("preparing to talk to the cluster this runs in")?)
+    Ok(Client::try_from(once(config)).context("preparing to talk to the cluster this runs in")?)
+}
+
+/// Every request is made once. A client that repeats by itself what was answered with 429 would sit out, unseen, the
+/// very answers that say which budget keeps a pod, and write after its sender lost the right to.
+fn once(mut config: Config) -> Config {
+    config.default_retry = false;
+    config
 }
 
 /// Runs one conversation with the cluster to its end, or for as long as it may take.

@@ -11,6 +11,7 @@ pub mod mtu;
 pub mod overlay;
 mod report;
 pub mod rollout;
+mod round;
 pub mod serve;
 
 use std::future::Future;
@@ -71,6 +72,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         }
     };
     tokio::select! {
+        biased;
         () = leading => {}
         () = answering => {}
     }

@@ -24,7 +24,8 @@ use serde_json::json;
 use tower::Layer;
 
 use support::chance::Chance;
-use support::machine::{Machine, Pace, Truth};
+use support::fleet::Fleet;
+use support::machine::Pace;
 
 const ACCOUNT: &str = "system:serviceaccount:netferry:netferry-operator";
 
@@ -127,6 +128,8 @@ async fn config(plane: &RealControlPlane) -> Config {
 /// A client with the operator's own rights.
 async fn as_operator(plane: &RealControlPlane, ledger: &Ledger) -> Client {
     let mut config = config(plane).await;
+    // As `netferry operator` has it.
+    config.default_retry = false;
     config.auth_info.impersonate = Some(ACCOUNT.into());
     config.auth_info.impersonate_groups =
         Some(vec!["system:serviceaccounts".into(), "system:authenticated".into()]);
@@ -207,10 +210,8 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     let nodes: Api<Node> = Api::all(admin.clone());
     // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
     // them kept by a budget at first.
-    let (heard, power) = (tokio::sync::watch::Sender::new(None), tokio::sync::watch::Sender::new(0));
-    let pace = Pace { step: (1, 50), boot: (100, 300) };
-    let machine = Machine::new("a", admin.clone(), 1500, Truth::default(), Chance::new(1), pace);
-    let living = tokio::spawn(machine.live(heard.subscribe(), power.subscribe()));
+    let mut fleet = Fleet::new(admin.clone(), 1);
+    fleet.plug_in("a", 1500, Chance::new(1), Pace { step: (1, 50), boot: (100, 300) });
     let pods = kept_pods(&admin).await;
     let change = json!({
         "metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}},
@@ -223,12 +224,12 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     .await;
     networks.patch("cluster", &PatchParams::default(), &Patch::Merge(&change)).await.expect("a change");
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(admin.clone(), "default");
-    until("the budget is named", async || {
-        let pools: Api<MachineConfigPool> = Api::all(admin.clone());
+    let pools: Api<MachineConfigPool> = Api::all(admin.clone());
+    let named = async || {
         let said = pools.get("worker").await.ok()?.status?.conditions;
         said.iter().any(|one| one.message.contains("PodDisruptionBudget default/keep")).then_some(())
-    })
-    .await;
+    };
+    until("the budget is named", named).await;
     budgets.delete("keep", &DeleteParams::default()).await.expect("a deletion");
     let began = Instant::now();
     loop {
@@ -248,11 +249,8 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
                 let _ = pods.delete(&pod.name_any(), &now).await;
             }
         }
-        // What the machine hears of its node.
-        heard.send_modify(|_| ());
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    living.abort();
     let _ = stop.send(());
     running.await.expect("it ends in peace");
     assert_eq!(*ledger.refused.lock().expect("nobody panicked"), Vec::<String>::new(), "refused");

@@ -114,6 +114,8 @@ where
     info!(lease = %format!("{}/{}", election.namespace, election.name), identity = %candidate.me, "asking for the lease");
     loop {
         let won = tokio::select! {
+            // Everywhere here in a fixed order: a simulation must take the same branch every time.
+            biased;
             () = &mut stop => return,
             won = candidate.win() => won,
         };
@@ -192,6 +194,7 @@ impl Candidate {
     async fn keep(&self, leadership: &Leadership, held: &mut Record) {
         loop {
             tokio::select! {
+                biased;
                 () = sleep(self.timing.retry) => {}
                 () = leadership.asked_to_rise() => {}
                 () = sleep_until(leadership.until()) => {}

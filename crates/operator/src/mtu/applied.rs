@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client};
 use netferry_core::mtu::check::Plugin;
 use netferry_core::mtu::cni::artifact;
@@ -12,7 +12,8 @@ use netferry_core::mtu::record::Record;
 use netferry_translate::mtu::{printed_record, record};
 
 use crate::lead::Leadership;
-use crate::overlay::round::{RoundError, read};
+use crate::report;
+use crate::round::{RoundError, read};
 
 /// The ConfigMap that holds it, in the operator's namespace.
 pub const NAME: &str = "applied-cluster";
@@ -82,7 +83,7 @@ pub(crate) async fn apply(
         ..ConfigMap::default()
     };
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let params = PostParams { field_manager: Some("netferry-operator".to_owned()), ..PostParams::default() };
+    let params = report::made_by_us();
     let written = match over {
         Some(_) => leadership.act(api.replace(NAME, &params, &object)).await,
         None => leadership.act(api.create(&params, &object)).await,

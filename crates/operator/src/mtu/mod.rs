@@ -47,14 +47,7 @@ impl Outcome {
         let refusals = self.decision.refusals.iter().map(|refusal| (refusal.reason(), refusal.to_string()));
         let all = refusals.chain(self.problems.iter().cloned());
         let about = network.object_ref(&());
-        all.map(|(reason, note)| Told {
-            reason: reason.to_owned(),
-            note,
-            about: about.clone(),
-            warning: true,
-            action: "ChangeMTU",
-        })
-        .collect()
+        all.map(|(reason, note)| Told::warning(about.clone(), "ChangeMTU", reason, note)).collect()
     }
 
     /// Whether conditions are worth writing where no change was ever accepted: something is refused, or was.

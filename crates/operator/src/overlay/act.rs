@@ -6,8 +6,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PostParams};
-use kube::runtime::events::{Event, EventType};
+use kube::api::Patch;
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::LeaderTerm;
@@ -15,15 +14,14 @@ use netferry_api::overlay::{
     ConfigNetwork, ConfigNetworkSpec, ConfigNetworkStatus, OperatorNetwork, SINGLETON,
 };
 use serde_json::json;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::Overlay;
 use super::decide::NodeWrite;
 use super::problem::{About, Problem};
-use super::round::RoundError;
 use crate::lead::ActError;
-use crate::report;
-use netferry_core::error::chain;
+use crate::report::{self, Told};
+use crate::round::RoundError;
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;
@@ -103,7 +101,7 @@ impl Overlay {
                     ..ConfigNetworkSpec::default()
                 };
                 let config = ConfigNetwork::new(SINGLETON, spec);
-                let params = PostParams::default();
+                let params = report::made_by_us();
                 let made = self.leadership.act(api.create(&params, &config)).await;
                 made.map_err(RoundError::writing("the cluster's Network"))?.resource_version()
             }
@@ -129,32 +127,14 @@ impl Overlay {
         nodes: &[ObjectMeta],
         problems: &[Problem],
     ) {
-        let current: BTreeSet<&Problem> = problems.iter().collect();
-        self.told.retain(|problem| current.contains(problem));
-        for problem in current {
-            if self.told.contains(problem) {
-                continue;
-            }
-            warn!(reason = %problem.reason, "{}", problem.message);
-            let event = Event {
-                type_: EventType::Warning,
-                reason: problem.reason.as_str().to_owned(),
-                note: Some(report::within(&problem.message, report::LONGEST_NOTE)),
-                action: problem.action.to_owned(),
-                secondary: None,
-            };
-            let regarding = match &problem.about {
+        let told = problems.iter().map(|problem| {
+            let about = match &problem.about {
                 About::Network => network.object_ref(&()),
                 About::Node(name) => node_reference(name, nodes),
             };
-            match self.leadership.act(self.recorder.publish(&event, &regarding)).await {
-                Ok(()) => {
-                    self.told.insert(problem.clone());
-                }
-                // It is told again in the next round; nothing waits for an Event.
-                Err(error) => warn!(error = %chain(&error), "cannot send an Event"),
-            }
-        }
+            Told::warning(about, problem.action, problem.reason.as_str(), problem.message.clone())
+        });
+        self.events.send_new(told).await;
     }
 
     /// Writes the conditions of the operator's `Network`, if they say something else than they do.

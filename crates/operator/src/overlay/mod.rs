@@ -13,21 +13,21 @@
 mod act;
 pub(crate) mod decide;
 mod problem;
-pub(crate) mod round;
+mod round;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
 use crate::lead::Leadership;
+use crate::report::Events;
+use crate::round::RoundError;
 use netferry_core::error::chain;
 use problem::Problem;
-use round::RoundError;
 use watch::Watches;
 
 /// Changes within this time are looked at together.
@@ -55,17 +55,14 @@ impl Default for Settings {
 
 /// Runs the controller for as long as this process leads.
 pub async fn control(client: Client, leadership: Leadership, settings: Settings) {
-    let instance = Some(format!("term-{}", leadership.term()));
-    let reporter = Reporter { controller: "netferry-operator".into(), instance };
     let mut overlay = Overlay {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: Events::new(&client, &leadership),
         client: client.clone(),
         leadership,
         settings,
         began: Instant::now(),
         risen: false,
         fenced: false,
-        told: BTreeSet::new(),
         repaired: BTreeMap::new(),
     };
     let mut watches = Watches::new(&client);
@@ -73,7 +70,8 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
     let mut retry = RETRY;
     loop {
         tokio::select! {
-            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
+            // In this order: changes that never end must not keep a pass from being made.
+            biased;
             () = sleep_until(next) => {
                 let (without_address, sooner) = watches.without_address(Instant::now());
                 match overlay.round(&without_address).await {
@@ -94,6 +92,7 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
                 }
                 }
             }
+            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
         }
     }
 }
@@ -103,15 +102,13 @@ struct Overlay {
     client: Client,
     leadership: Leadership,
     settings: Settings,
-    recorder: Recorder,
+    events: Events,
     /// When this leadership began.
     began: Instant,
     /// Whether the term was compared with those found on nodes; from then on an equal one is our own.
     risen: bool,
     /// Whether everything a predecessor could still write to has been marked.
     fenced: bool,
-    /// Problems an Event was sent about.
-    told: BTreeSet<Problem>,
     /// Problems that were put right, and when.
     repaired: BTreeMap<Problem, Instant>,
 }

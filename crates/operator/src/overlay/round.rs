@@ -10,64 +10,18 @@ use kube::{Api, Client};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::LeaderTerm;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::act::Wrote;
 use super::decide::{Decision, World, decide, ours};
 use super::{Overlay, log_round};
-use crate::lead::{ActError, Lost};
+use crate::round::{RoundError, read};
 
-/// How long the API may take to answer a read. It only costs time: whether a write is allowed is asked at the write.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node that cannot be marked is waited for: longer than a request is on its way.
 const FENCING: Duration = Duration::from_secs(60);
 /// Fencing numbers are the lease's, which are signed 32 bits; what lies beyond was written by hand.
 const HIGHEST_TERM: u32 = i32::MAX as u32 - 1;
-
-/// Why a round was not finished.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RoundError {
-    #[error("reading {what}")]
-    Read {
-        what: &'static str,
-        #[source]
-        source: kube::Error,
-    },
-    #[error("reading {what}: no answer for {} s", PATIENCE.as_secs())]
-    Silence { what: &'static str },
-    #[error("writing {what}")]
-    Write {
-        what: String,
-        #[source]
-        source: kube::Error,
-    },
-    #[error(transparent)]
-    Lost(#[from] Lost),
-    #[error("a node carries the term {found} of a later leader than this one of term {term}")]
-    Deposed { found: u32, term: u32 },
-}
-
-impl RoundError {
-    /// Whether somebody else wrote meanwhile: what was decided is decided again, and that is all there is to it.
-    pub(crate) fn is_overtaken(&self) -> bool {
-        match self {
-            RoundError::Write { source: kube::Error::Api(status), .. } => matches!(status.code, 404 | 409),
-            RoundError::Write { .. }
-            | RoundError::Read { .. }
-            | RoundError::Silence { .. }
-            | RoundError::Lost(_)
-            | RoundError::Deposed { .. } => false,
-        }
-    }
-
-    pub(crate) fn writing(what: impl Into<String>) -> impl FnOnce(ActError) -> RoundError {
-        move |error| match error {
-            ActError::Lost(lost) => RoundError::Lost(lost),
-            ActError::Api(source) => RoundError::Write { what: what.into(), source },
-        }
-    }
-}
 
 impl Overlay {
     /// One round. Says when to look again, if it must be soon.
@@ -185,16 +139,6 @@ impl Overlay {
 
     pub(super) fn client(&self) -> Client {
         self.client.clone()
-    }
-}
-
-pub(crate) async fn read<T>(
-    what: &'static str,
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, RoundError> {
-    match timeout(PATIENCE, request).await {
-        Ok(answer) => answer.map_err(|source| RoundError::Read { what, source }),
-        Err(_) => Err(RoundError::Silence { what }),
     }
 }
 

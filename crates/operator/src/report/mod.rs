@@ -1,14 +1,15 @@
-//! Conditions: what an administrator reads first.
+//! Conditions, what an administrator reads first; and [Events](events).
+
+mod events;
+
+pub(crate) use events::{Events, Told};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PatchParams;
+use kube::api::{PatchParams, PostParams};
 use netferry_api::overlay::OperatorCondition;
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
 
-/// The longest note the API takes in an Event, in bytes.
-pub(crate) const LONGEST_NOTE: usize = 1024;
 /// The longest message of a condition; longer ones are for machines.
 const LONGEST_MESSAGE: usize = 4096;
 /// How many problems a condition names one by one.
@@ -23,24 +24,17 @@ pub(crate) struct Wanted {
     pub(crate) message: String,
 }
 
-/// Something worth an Event.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    /// In one word.
-    pub(crate) reason: String,
-    /// In a sentence.
-    pub(crate) note: String,
-    /// The object it is about.
-    pub(crate) about: ObjectReference,
-    /// Whether something is wrong.
-    pub(crate) warning: bool,
-    /// What was being done.
-    pub(crate) action: &'static str,
+/// Who writes, so that whoever wonders finds out.
+const US: &str = "netferry-operator";
+
+/// For what is patched.
+pub(crate) fn written_by_us() -> PatchParams {
+    PatchParams { field_manager: Some(US.to_owned()), ..PatchParams::default() }
 }
 
-/// So that whoever wonders who wrote a field finds out.
-pub(crate) fn written_by_us() -> PatchParams {
-    PatchParams { field_manager: Some("netferry-operator".to_owned()), ..PatchParams::default() }
+/// For what is made, or replaced as a whole.
+pub(crate) fn made_by_us() -> PostParams {
+    PostParams { field_manager: Some(US.to_owned()), ..PostParams::default() }
 }
 
 /// The conditions that follow from what is wrong with the overlay: reason and message of each problem, the gravest

@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
-use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::api::{ListParams, ObjectMeta};
 use kube::core::Status;
 use kube::{Api, ResourceExt};
 use netferry_api::annotation::Annotation;
@@ -22,10 +22,10 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::Rollout;
-use super::round::{Seen, World, node_reference};
+use super::world::{Seen, World};
 use crate::lead::ActError;
-use crate::overlay::round::{RoundError, read};
-use crate::report::Told;
+use crate::report::{self, Told};
+use crate::round::{RoundError, read};
 
 /// How many evictions are asked for at once.
 const AT_ONCE: usize = 16;
@@ -215,7 +215,7 @@ impl Rollout {
             }),
         };
         let api = Api::<Pod>::namespaced(self.client.clone(), &name.namespace);
-        let params = PostParams::default();
+        let params = report::made_by_us();
         let asked = api.create_subresource::<Eviction, Status>("eviction", &name.name, &params, &eviction);
         match self.leadership.act(asked).await {
             Ok(_) => Ok(None),
@@ -263,12 +263,10 @@ impl Rollout {
     }
 
     async fn warn(&self, seen: &Seen, event: RolloutEvent, note: String) {
-        let (reason, about) = (event.as_str().to_owned(), node_reference(seen));
-        self.tell(&Told { reason, note, about, warning: true, action: "DrainNode" }).await;
+        self.events.send(&Told::warning(seen.reference(), "DrainNode", event.as_str(), note)).await;
     }
 
     async fn say(&self, seen: &Seen, event: RolloutEvent, note: String) {
-        let (reason, about) = (event.as_str().to_owned(), node_reference(seen));
-        self.tell(&Told { reason, note, about, warning: false, action: "DrainNode" }).await;
+        self.events.send(&Told::news(seen.reference(), "DrainNode", event.as_str(), note)).await;
     }
 }

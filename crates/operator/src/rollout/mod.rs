@@ -9,17 +9,17 @@
 //! later and later. Nothing is remembered that decides: who leads next goes on from what the API holds.
 
 mod drain;
+mod networks;
 mod nodes;
 mod render;
 mod round;
 mod status;
 mod watch;
+mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use netferry_core::error::chain;
 use netferry_core::name::NodeName;
 use tokio::time::{Instant, sleep_until};
@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 
 use crate::lead::Leadership;
 use crate::metrics::Metrics;
-use crate::report::{self, Told};
+use crate::report::Events;
 use drain::Drains;
 use watch::Watches;
 
@@ -57,24 +57,22 @@ pub async fn control(
     settings: Settings,
     metrics: Metrics,
 ) {
-    let instance = Some(format!("term-{}", leadership.term()));
-    let reporter = Reporter { controller: "netferry-operator".into(), instance };
     let mut rollout = Rollout {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: Events::new(&client, &leadership),
         client: client.clone(),
         leadership,
         namespace,
         node: settings.node,
         metrics,
         drains: Drains::default(),
-        told: BTreeSet::new(),
     };
     let mut watches = Watches::new(&client);
     let mut next = Instant::now() + ANYWAY;
     let mut retry = RETRY;
     loop {
         tokio::select! {
-            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
+            // In this order: changes that never end must not keep a pass from being made.
+            biased;
             () = sleep_until(next) => {
                 if !watches.complete() {
                     next = Instant::now() + ANYWAY;
@@ -97,6 +95,7 @@ pub async fn control(
                     }
                 }
             }
+            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
         }
     }
 }
@@ -105,48 +104,9 @@ pub async fn control(
 struct Rollout {
     client: Client,
     leadership: Leadership,
-    recorder: Recorder,
+    events: Events,
     namespace: String,
     node: Option<NodeName>,
     metrics: Metrics,
     drains: Drains,
-    /// What an Event was sent about and still holds: reason and note.
-    told: BTreeSet<(String, String)>,
-}
-
-impl Rollout {
-    /// Sends an Event.
-    async fn tell(&self, told: &Told) -> bool {
-        let Told { reason, note, about, warning, action } = told;
-        let event = Event {
-            type_: if *warning { EventType::Warning } else { EventType::Normal },
-            reason: reason.clone(),
-            note: Some(report::within(note, report::LONGEST_NOTE)),
-            action: (*action).to_owned(),
-            secondary: None,
-        };
-        match self.leadership.act(self.recorder.publish(&event, about)).await {
-            Ok(()) => true,
-            // Nothing waits for an Event.
-            Err(error) => {
-                warn!(error = %chain(&error), reason, "cannot send an Event");
-                false
-            }
-        }
-    }
-
-    /// Sends an Event about each of these that is new, and forgets those that no longer hold.
-    async fn tell_once(&mut self, all: Vec<Told>) {
-        let current: BTreeMap<(String, String), Told> =
-            all.into_iter().map(|told| ((told.reason.clone(), told.note.clone()), told)).collect();
-        self.told.retain(|known| current.contains_key(known));
-        for (key, told) in current {
-            if !self.told.contains(&key) {
-                warn!(reason = told.reason, "{}", told.note);
-                if self.tell(&told).await {
-                    self.told.insert(key);
-                }
-            }
-        }
-    }
 }

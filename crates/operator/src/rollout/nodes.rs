@@ -18,11 +18,11 @@ use netferry_translate::pool as pools;
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
-use super::round::{Seen, SeenPool, World, node_reference};
+use super::world::{Seen, SeenPool, World};
 use super::{OVERTAKEN, Rollout};
 use crate::lead::ActError;
-use crate::overlay::round::RoundError;
 use crate::report::{self, Told};
+use crate::round::RoundError;
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;
@@ -54,10 +54,9 @@ impl Rollout {
             for node in written {
                 let name = &node.machine.node.name;
                 info!(%name, target, "told");
-                let reason = RolloutEvent::SetDesiredConfig.as_str().to_owned();
+                let reason = RolloutEvent::SetDesiredConfig.as_str();
                 let note = format!("node {name} is to run {target}");
-                let about = node_reference(node);
-                self.tell(&Told { reason, note, about, warning: false, action: "TellNode" }).await;
+                self.events.send(&Told::news(node.reference(), "TellNode", reason, note)).await;
             }
             let mistainted: Vec<&Seen> = world
                 .members(&seen.pool.name)

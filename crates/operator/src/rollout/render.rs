@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, Patch, PostParams};
+use kube::api::{DeleteParams, Patch};
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::Epoch;
@@ -22,9 +22,9 @@ use serde_json::json;
 use tracing::info;
 
 use super::Rollout;
-use super::round::World;
-use crate::overlay::round::RoundError;
+use super::world::World;
 use crate::report::{self, Told};
+use crate::round::RoundError;
 
 /// The label of control-plane nodes, and what it was called before.
 const CONTROL_PLANE_LABELS: [&str; 2] =
@@ -43,7 +43,7 @@ impl Rollout {
             info!(pool = name, "making a pool");
             let pool = usual_pool(name);
             let api = Api::<MachineConfigPool>::all(self.client.clone());
-            let params = PostParams::default();
+            let params = report::made_by_us();
             let written = self.leadership.act(api.create(&params, &pool)).await;
             written.map_err(RoundError::writing(format!("MachineConfigPool {name}")))?;
             made = true;
@@ -66,8 +66,8 @@ impl Rollout {
                         "MachineConfigPool {name} selects neither MachineConfigs with the label {ROLE_LABEL}={WORKER} nor \
                          with {ROLE_LABEL}={name}; its nodes are not told the cluster's MTU"
                     );
-                    let (reason, about) = ("PoolWithoutMTU".to_owned(), seen.object.object_ref(&()));
-                    world.told.push(Told { reason, note, about, warning: true, action: "SelectConfigs" });
+                    let about = seen.object.object_ref(&());
+                    world.told.push(Told::warning(about, "SelectConfigs", "PoolWithoutMTU", note));
                 }
             }
         }
@@ -103,8 +103,7 @@ impl Rollout {
         meta.labels.get_or_insert_default().extend(set);
         meta.annotations.get_or_insert_default().extend([Epoch::from(wanted.epoch).entry()]);
         let api = Api::<MachineConfig>::all(self.client.clone());
-        let params =
-            PostParams { field_manager: Some("netferry-operator".to_owned()), ..PostParams::default() };
+        let params = report::made_by_us();
         let written = match now {
             Some(_) => self.leadership.act(api.replace(&wanted.name, &params, &object)).await,
             None => self.leadership.act(api.create(&params, &object)).await,
@@ -162,8 +161,7 @@ impl Rollout {
             ..pool.owner_ref(&()).unwrap_or_default()
         }]);
         let api = Api::<MachineConfig>::all(self.client.clone());
-        let params =
-            PostParams { field_manager: Some("netferry-operator".to_owned()), ..PostParams::default() };
+        let params = report::made_by_us();
         match self.leadership.act(api.create(&params, &object)).await {
             Ok(made) => Ok(made),
             Err(error) => {

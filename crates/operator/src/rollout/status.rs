@@ -12,9 +12,9 @@ use serde_json::json;
 use tracing::info;
 
 use super::Rollout;
-use super::round::World;
-use crate::overlay::round::RoundError;
+use super::world::World;
 use crate::report::{self, Told};
+use crate::round::RoundError;
 
 impl Rollout {
     /// Writes the status of each pool, if it says something else than it does.
@@ -58,10 +58,9 @@ impl Rollout {
             written.map_err(RoundError::writing(format!("the status of MachineConfigPool {name}")))?;
             if now.completed {
                 info!(pool = name, target, "every node of the pool is done");
-                let reason = RolloutEvent::Completed.as_str().to_owned();
+                let (about, reason) = (seen.object.object_ref(&()), RolloutEvent::Completed.as_str());
                 let note = format!("every node of pool {name} runs {target}");
-                let about = seen.object.object_ref(&());
-                self.tell(&Told { reason, note, about, warning: false, action: "Report" }).await;
+                self.events.send(&Told::news(about, "Report", reason, note)).await;
             }
         }
         self.metrics.forget_pools(world.pools.iter().map(|seen| seen.pool.name.as_str()));

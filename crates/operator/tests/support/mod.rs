@@ -5,7 +5,9 @@
 #![allow(dead_code)]
 
 pub(crate) mod chance;
+pub(crate) mod fleet;
 pub(crate) mod machine;
+pub(crate) mod site;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,0 +1,104 @@
+//! Events: what happened, for somebody who looks at the object later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use netferry_core::error::chain;
+use tracing::warn;
+
+use super::within;
+use crate::lead::Leadership;
+
+/// The longest note the API takes in an Event, in bytes.
+const LONGEST_NOTE: usize = 1024;
+
+/// Something worth an Event.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    about: ObjectReference,
+    action: &'static str,
+    reason: String,
+    note: String,
+    kind: EventType,
+}
+
+impl Told {
+    /// Something that went as it should. `action` is what was being done, for machines; Events that have it in common
+    /// are counted as one.
+    pub(crate) fn news(
+        about: ObjectReference,
+        action: &'static str,
+        reason: &str,
+        note: impl Into<String>,
+    ) -> Told {
+        Told { about, action, reason: reason.to_owned(), note: note.into(), kind: EventType::Normal }
+    }
+
+    /// Something that somebody should look after.
+    pub(crate) fn warning(
+        about: ObjectReference,
+        action: &'static str,
+        reason: &str,
+        note: impl Into<String>,
+    ) -> Told {
+        Told { kind: EventType::Warning, ..Told::news(about, action, reason, note) }
+    }
+
+    fn key(&self) -> Key {
+        (self.about.name.clone(), self.reason.clone(), self.note.clone())
+    }
+}
+
+type Key = (Option<String>, String, String);
+
+/// Sends Events for as long as this process leads.
+pub(crate) struct Events {
+    recorder: Recorder,
+    leadership: Leadership,
+    /// What was told and still holds.
+    told: BTreeSet<Key>,
+}
+
+impl Events {
+    pub(crate) fn new(client: &Client, leadership: &Leadership) -> Events {
+        let instance = Some(format!("term-{}", leadership.term()));
+        let reporter = Reporter { controller: "netferry-operator".into(), instance };
+        let recorder = Recorder::new(client.clone(), reporter);
+        Events { recorder, leadership: leadership.clone(), told: BTreeSet::new() }
+    }
+
+    /// Sends one. Whether it arrived: nothing waits for an Event, so failing is only logged.
+    pub(crate) async fn send(&self, told: &Told) -> bool {
+        let event = Event {
+            type_: told.kind,
+            reason: told.reason.clone(),
+            note: Some(within(&told.note, LONGEST_NOTE)),
+            action: told.action.to_owned(),
+            secondary: None,
+        };
+        match self.leadership.act(self.recorder.publish(&event, &told.about)).await {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(error = %chain(&error), reason = told.reason, "cannot send an Event");
+                false
+            }
+        }
+    }
+
+    /// Sends one about each of these that was not told yet, and forgets those that no longer hold.
+    pub(crate) async fn send_new(&mut self, current: impl IntoIterator<Item = Told>) {
+        let current: BTreeMap<Key, Told> = current.into_iter().map(|told| (told.key(), told)).collect();
+        self.told.retain(|known| current.contains_key(known));
+        for (key, told) in current {
+            if self.told.contains(&key) {
+                continue;
+            }
+            warn!(reason = told.reason, "{}", told.note);
+            if self.send(&told).await {
+                self.told.insert(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a pass reads: nodes, pools, configurations, and what of them cannot be understood.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node as ApiNode, ObjectReference};
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use netferry_api::rollout::conditions::RolloutEvent;
+use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_core::mtu::plan::NodeFacts;
+use netferry_core::name::NodeName;
+use netferry_core::rollout::pool::{Membership, Node, Pool, Truth, membership};
+use netferry_translate::machine::{Machine, NotAMachine, machine};
+use netferry_translate::{machine_config, mtu as translate, pool as pools};
+
+use super::Rollout;
+use super::watch::News;
+use crate::report::Told;
+use crate::round::{RoundError, read};
+
+/// A node that was read.
+pub(super) struct Seen {
+    /// The object.
+    pub(super) object: Arc<ApiNode>,
+    /// What it says.
+    pub(super) machine: Machine,
+    /// Its pool, by name; nothing for a node in none, or in several.
+    pub(super) pool: Option<String>,
+}
+
+impl Seen {
+    /// Which node it is, for Events.
+    pub(super) fn reference(&self) -> ObjectReference {
+        self.object.object_ref(&())
+    }
+}
+
+/// A pool that was read.
+pub(super) struct SeenPool {
+    /// The object.
+    pub(super) object: MachineConfigPool,
+    /// What it says.
+    pub(super) pool: Pool,
+    /// Why its configurations cannot be merged, if they cannot.
+    pub(super) refused: Option<String>,
+}
+
+/// What was read in a pass.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) nodes: Vec<Seen>,
+    pub(super) pools: Vec<SeenPool>,
+    pub(super) configs: BTreeMap<String, Arc<MachineConfig>>,
+    /// What cannot be understood, and what is worth saying.
+    pub(super) told: Vec<Told>,
+    /// Why no node may be taken, if none may.
+    pub(super) held: Option<String>,
+}
+
+impl World {
+    /// The nodes of a pool.
+    pub(super) fn of_pool(&self, pool: &str) -> Vec<Node> {
+        self.members(pool).map(|seen| seen.machine.node.clone()).collect()
+    }
+
+    pub(super) fn members<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Seen> {
+        self.nodes.iter().filter(move |seen| seen.pool.as_deref() == Some(pool))
+    }
+
+    /// What is known of nodes, for the MTU.
+    pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
+        let targets: BTreeMap<&str, Option<&String>> =
+            self.pools.iter().map(|seen| (seen.pool.name.as_str(), seen.pool.target.as_ref())).collect();
+        let epoch = |name: &String| machine_config::epoch(&self.configs.get(name)?.metadata).ok()?;
+        let of = |seen: &Seen| {
+            let node = &seen.machine.node;
+            let target = seen.pool.as_deref().and_then(|pool| targets.get(pool).copied().flatten());
+            let done = node.current.as_ref().filter(|current| node.is_done() && Some(*current) == target);
+            // What cannot be read was not said; the node is waited for, and named.
+            let observed = translate::observed(seen.object.metadata.annotations.as_ref()).ok().flatten();
+            (node.name.clone(), NodeFacts { done: done.and_then(epoch), observed })
+        };
+        let linux = |seen: &&Seen| seen.machine.node.labels.get("kubernetes.io/os") != Some("windows");
+        self.nodes.iter().filter(linux).map(of).collect()
+    }
+
+    fn add_pool(&mut self, object: MachineConfigPool) {
+        let about = object.object_ref(&());
+        match pools::pool(&object) {
+            Ok(pool) => {
+                if pool.selects_all() {
+                    let note =
+                        format!("MachineConfigPool {} selects every node, and so gets none", pool.name);
+                    let reason = RolloutEvent::SelectingAll.as_str();
+                    self.told.push(Told::warning(about, "SelectNodes", reason, note));
+                }
+                self.pools.push(SeenPool { object, pool, refused: None });
+            }
+            // Its nodes may be another pool's too, which would take them elsewhere meanwhile.
+            Err(wrong) => {
+                self.held = Some(wrong.to_string());
+                self.told.push(Told::warning(about, "ReadPool", "PoolUnusable", wrong.to_string()));
+            }
+        }
+    }
+
+    fn add_node(&mut self, object: Arc<ApiNode>, pools: &[Pool]) {
+        let about = || object.object_ref(&());
+        let unusable = |note: String| Told::warning(about(), "ReadNode", "NodeAnnotationUnusable", note);
+        let (machine, wrong) = understood(&object);
+        self.told.extend(wrong.map(unusable));
+        let Some(machine) = machine else { return };
+        if let Err(wrong) = translate::observed(object.metadata.annotations.as_ref()) {
+            self.told.push(unusable(format!("node {}: {wrong}", machine.node.name)));
+        }
+        let found = membership(pools, &machine.node.labels);
+        let odd = odd(&machine.node.name, &found);
+        self.told.extend(odd.map(|note| Told::warning(about(), "SelectNodes", "PoolsOverlap", note)));
+        let pool = found.pool().map(|pool| pool.name.clone());
+        self.nodes.push(Seen { object, machine, pool });
+    }
+}
+
+impl Rollout {
+    /// Reads nodes, pools and configurations.
+    pub(super) async fn look(&self, news: News) -> Result<World, RoundError> {
+        let api = Api::<MachineConfigPool>::all(self.client.clone());
+        let listed = read("the pools", api.list(&ListParams::default())).await?;
+        let mut world = World { configs: news.configs, ..World::default() };
+        for object in listed.items {
+            world.add_pool(object);
+        }
+        let pools: Vec<Pool> = world.pools.iter().map(|seen| seen.pool.clone()).collect();
+        for object in news.nodes {
+            world.add_node(object, &pools);
+        }
+        Ok(world)
+    }
+}
+
+/// What a node says; what it says that cannot be understood; nothing of a node without a name.
+///
+/// A node that cannot be understood is away: it is told nothing, it counts as one that may not be missed, and nothing
+/// goes on without it.
+fn understood(object: &ApiNode) -> (Option<Machine>, Option<String>) {
+    match machine(object) {
+        Ok(machine) => (Some(machine), None),
+        Err(wrong @ NotAMachine::Name(_)) => (None, Some(wrong.to_string())),
+        Err(wrong @ NotAMachine::Annotation { .. }) => {
+            let mut bare = object.clone();
+            bare.metadata.annotations = None;
+            let away = |mut machine: Machine| {
+                machine.node.ready = Some(Truth::Unknown);
+                machine.tainted = false;
+                machine
+            };
+            (machine(&bare).ok().map(away), Some(wrong.to_string()))
+        }
+    }
+}
+
+fn odd(node: &NodeName, found: &Membership<'_>) -> Option<String> {
+    match found {
+        Membership::None | Membership::In(_) => None,
+        Membership::ControlPlaneDespite { also, .. } => {
+            Some(format!("node {node} is in the control plane's pool, though {also} selects it too"))
+        }
+        Membership::Several(pools) => {
+            Some(format!("node {node} is selected by several pools ({}) and is left alone", pools.join(", ")))
+        }
+    }
+}
