@@ -77,12 +77,11 @@ impl Part {
         }
     }
 
-    /// What flows may notice of the end of one; nothing is said of a switch and its database.
+    /// What flows may notice of the end of one; nothing is said of the switch that carries them.
     ///
     /// A new `ovn-controller` takes over the old one's flows as one bundle, and a packet that is being looked up at that
-    /// moment can be lost. A switch without a datapath in the kernel forwards with the thread that follows its database:
-    /// it stands still until it has that back, which it tries after a second, and what its sockets cannot hold so long
-    /// is lost.
+    /// moment can be lost. A switch without a datapath in the kernel stands still until its database is back; what comes
+    /// meanwhile waits in its sockets.
     pub fn limits(self) -> Option<Limits> {
         let gap = Some(GAP);
         match self {
@@ -91,9 +90,10 @@ impl Part {
             | Part::ApiServer
             | Part::Northd
             | Part::Northbound
-            | Part::Southbound => Some(Limits { lost: 0, gap }),
+            | Part::Southbound
+            | Part::SwitchDatabase => Some(Limits { lost: 0, gap }),
             Part::Controller => Some(Limits { lost: 1, gap }),
-            Part::SwitchDatabase | Part::Switch => None,
+            Part::Switch => None,
         }
     }
 

@@ -3,17 +3,17 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::process::Command;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::children::{Children, Place, Waited};
 use crate::protocol::ProgramStatus;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The first pause of most programs, and the second of those that are wanted back at once.
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A program that ran for this long was fine; its next end is not the sequel of the last.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
@@ -33,6 +33,8 @@ pub(crate) struct Program {
     pub place: Place,
     /// Where its output goes; appended.
     pub log: PathBuf,
+    /// Between its end and its next start, unless it had only just been started.
+    pub pause: Duration,
 }
 
 impl Program {
@@ -47,6 +49,7 @@ impl Program {
             environment: vec![],
             place: Place::default(),
             log: log.into(),
+            pause: SHORT_PAUSE,
         }
     }
 
@@ -72,6 +75,16 @@ impl Program {
         let mut arguments = vec!["-n".to_owned(), "-10".to_owned(), self.path.display().to_string()];
         arguments.append(&mut self.arguments);
         Program { path: "/usr/bin/nice".into(), arguments, ..self }
+    }
+
+    /// Before everything else of the machine, and there again at once: packets wait for it. Where that is not allowed it
+    /// runs as others do.
+    pub(crate) fn urgent(mut self) -> Program {
+        let mut arguments =
+            ["-c", "chrt -r -p 5 $$ 2>/dev/null; exec \"$0\" \"$@\""].map(str::to_owned).to_vec();
+        arguments.push(self.path.display().to_string());
+        arguments.append(&mut self.arguments);
+        Program { path: "/bin/sh".into(), arguments, pause: Duration::ZERO, ..self }
     }
 
     /// Somewhere else.
@@ -105,9 +118,9 @@ impl Program {
 
     /// Keeps it running until the service is ended or dropped.
     pub(crate) fn supervise(self, children: &Children) -> Service {
-        let status = Arc::new(Mutex::new(ProgramStatus::default()));
+        let (noted, status) = watch::channel(ProgramStatus::default());
         let (orders, inbox) = mpsc::unbounded_channel();
-        let keeper = Keeper { program: self, children: children.clone(), status: status.clone() };
+        let keeper = Keeper { program: self, children: children.clone(), status: noted };
         let task = tokio::spawn(keeper.keep(inbox));
         Service { status, orders, task }
     }
@@ -116,7 +129,7 @@ impl Program {
 /// A program that is kept running.
 #[derive(Debug)]
 pub(crate) struct Service {
-    status: Arc<Mutex<ProgramStatus>>,
+    status: watch::Receiver<ProgramStatus>,
     orders: mpsc::UnboundedSender<Order>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -130,7 +143,12 @@ struct Order {
 impl Service {
     /// How it is.
     pub(crate) fn status(&self) -> ProgramStatus {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.status.borrow().clone()
+    }
+
+    /// How it is from now on.
+    pub(crate) fn follow(&self) -> watch::Receiver<ProgramStatus> {
+        self.status.clone()
     }
 
     /// Ends it for good; after `grace` the hard way.
@@ -151,12 +169,12 @@ impl Drop for Service {
 struct Keeper {
     program: Program,
     children: Children,
-    status: Arc<Mutex<ProgramStatus>>,
+    status: watch::Sender<ProgramStatus>,
 }
 
 impl Keeper {
     async fn keep(self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = self.program.pause;
         loop {
             let began = Instant::now();
             let how = match self.program.spawn(&self.children) {
@@ -182,7 +200,7 @@ impl Keeper {
             tracing::warn!(program = self.program.name, how, "ended");
             self.note(|s| (s.running, s.last_end) = (false, Some(how)));
             if began.elapsed() > STEADY_AFTER {
-                pause = FIRST_PAUSE;
+                pause = self.program.pause;
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -193,11 +211,11 @@ impl Keeper {
                     return;
                 }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).clamp(SHORT_PAUSE, LONGEST_PAUSE);
         }
     }
 
     fn note(&self, change: impl FnOnce(&mut ProgramStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+        self.status.send_modify(change);
     }
 }

@@ -70,8 +70,8 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     stage.converges();
     notes.line("");
     notes.line(
-        "The switch forwards with the thread that follows its database where the kernel has no datapath for it, as here: \
-         it stands still while that is away. Of the switch itself, what flows while it is away is lost.",
+        "Where the kernel has no datapath for the switch, as here, it stands still while its database is away: that is \
+         the gap, and its sockets hold what comes meanwhile. Of the switch itself, what flows while it is away is lost.",
     );
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The host's Open vSwitch: its database and its daemon, as the host's own service would run them.
 
+mod meeting;
+
 use std::path::Path;
 use std::time::Duration;
 
 use netferry_ovs::tables::vswitch::{DATABASE, OpenVSwitch};
 use netferry_ovs::{Client, Desired, Options, Owner, Spec, Wanted};
 
-use super::{Reporter, insist};
+use super::{Reporter, insist, once};
 use crate::children::Children;
 use crate::error::{During, Result};
 use crate::program::{Program, Service};
@@ -20,15 +22,17 @@ const LOGS: &str = "/var/log/openvswitch";
 pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Vec<Service>> {
     if !Path::new(FILE).exists() {
         let tool = Program::new("/usr/bin/ovsdb-tool", format!("{LOGS}/ovsdb-tool.log"));
-        super::once(tool.args(["create", FILE, SCHEMA]), children).await?;
+        once(tool.args(["create", FILE, SCHEMA]), children).await?;
     }
     let database = Program::new("/usr/sbin/ovsdb-server", format!("{LOGS}/ovsdb-server.log")).args([
         FILE,
         "--remote=punix:/run/openvswitch/db.sock",
+        &format!("--remote={}", meeting::CALLED),
         "--pidfile=/run/openvswitch/ovsdb-server.pid",
         "-vconsole:warn",
     ]);
-    let database = database.supervise(children);
+    // Without it the switch stands still.
+    let database = database.urgent().supervise(children);
     insist(reporter, "preparing the switch's database", async || {
         tokio::time::timeout(Duration::from_secs(10), prepare())
             .await
@@ -36,18 +40,15 @@ pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Ve
     })
     .await;
     // A switch of hardware does not wait until a compiler lets go of the processor. This one forwards by a process
-    // whose sockets hold some ninety packets, so it goes before everything else of the machine; where that is not
-    // allowed it runs as others do, and a busy machine loses packets.
-    let daemon = Program::new("/bin/sh", format!("{LOGS}/ovs-vswitchd.log")).args([
-        "-c",
-        "chrt -r -p 5 $$ 2>/dev/null; exec \"$@\"",
-        "ovs-vswitchd",
-        "/usr/sbin/ovs-vswitchd",
-        SOCKET,
+    // whose sockets hold some ninety packets.
+    let daemon = Program::new("/usr/sbin/ovs-vswitchd", format!("{LOGS}/ovs-vswitchd.log")).args([
+        meeting::LISTENING,
         "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
         "-vconsole:info",
     ]);
-    Ok(vec![database, daemon.supervise(children)])
+    let daemon = daemon.urgent().supervise(children);
+    tokio::spawn(meeting::arrange(daemon.follow()));
+    Ok(vec![database, daemon])
 }
 
 /// The one row the daemon waits for. One thread of each kind is enough for a machine of a lab, of which there are many.
