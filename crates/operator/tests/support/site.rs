@@ -20,12 +20,15 @@ use serde_json::{Value, json};
 use super::chance::Chance;
 use super::fleet::{CONTROL_PLANE, Fleet};
 use super::machine::mtu;
-use super::{Cluster, network};
+use super::{Cluster, Line, network};
 
 /// The pods' MTU before and after.
 pub(crate) const PODS: (u32, u32) = (1400, 8900);
 /// The hosts' MTU before and after.
 pub(crate) const HOSTS: (u32, u32) = (1500, 9000);
+
+/// How often is looked whether something came about, in virtual time: every look costs as much as a step of a machine.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// How long everything may take to come to rest, in virtual time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
@@ -33,19 +36,31 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
     pub(crate) fleet: Fleet,
+    /// The machines' line to the API.
+    pub(crate) line: Line,
     /// What machines' own pace comes from.
     chance: Chance,
+    /// The hosts' MTU where nothing changed it.
+    host: u32,
+    /// The pods'.
+    pods: u32,
 }
 
 impl Site {
     /// A cluster without operator and nodes, of which so many workers may be away at a time.
     pub(crate) async fn new(limit: usize, chance: Chance) -> Site {
+        Site::at(limit, chance, PODS.0, HOSTS.0).await
+    }
+
+    /// The same, at these sizes.
+    pub(crate) async fn at(limit: usize, chance: Chance, pods: u32, host: u32) -> Site {
         let cluster = Cluster::new().await;
         let mut spec = network(&[("10.128.0.0/14", 23)], &["10.96.0.0/16"]);
-        spec["defaultNetwork"] = json!({ "type": "OVNKubernetes", "ovnKubernetesConfig": { "mtu": PODS.0 } });
+        spec["defaultNetwork"] = json!({ "type": "OVNKubernetes", "ovnKubernetesConfig": { "mtu": pods } });
         cluster.ask(spec).await;
-        let fleet = Fleet::new(cluster.client.clone(), limit);
-        let site = Site { cluster, fleet, chance };
+        let line = Line::default();
+        let fleet = Fleet::new(line.client(&cluster.server), limit);
+        let site = Site { cluster, fleet, line, chance, host, pods };
         site.make_workers_pool(limit).await;
         site
     }
@@ -67,7 +82,7 @@ impl Site {
 
     pub(crate) async fn join(&mut self, name: &str, control: bool) {
         let chance = self.chance.branch();
-        self.fleet.join(name, control, HOSTS.0, chance).await;
+        self.fleet.join(name, control, self.host, chance).await;
     }
 
     /// So many nodes join, up to three of them the control plane, and serve.
@@ -75,7 +90,7 @@ impl Site {
         for at in 0..nodes {
             self.join(&format!("n{at:03}"), at < control).await;
         }
-        self.until("all serve", async |site| site.serve(PODS.0).is_ok().then_some(())).await;
+        self.until("all serve", async |site| site.serve(site.pods).is_ok().then_some(())).await;
     }
 
     pub(crate) fn pools(&self) -> Api<MachineConfigPool> {
@@ -191,7 +206,7 @@ impl Site {
                 let status = self.cluster.network().await.status;
                 panic!("never happened: {what}; last seen: {settled:?}; {record:?}; {status:#?}");
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

@@ -1,0 +1,210 @@
+//! What waits says what it waits for, and goes on when that is over.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::{MtuPaused, MtuUnattended};
+use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_core::mtu::record::{Change, Stage};
+use serde_json::json;
+
+use crate::support::chance::Chance;
+use crate::support::pass;
+use crate::support::site::{HOSTS, PODS, Site};
+
+const HELD: &str = MtuConditionType::Held.as_str();
+
+async fn site(seed: u64) -> (Site, crate::support::Operator) {
+    let mut site = Site::new(1, Chance::new(seed)).await;
+    let operator = site.cluster.operator("one");
+    site.populate(4, 1).await;
+    (site, operator)
+}
+
+async fn settled_at(site: &Site, mtu: u32) {
+    site.until(&format!("all is at {mtu}"), async |site| site.settled().await.ok().filter(|at| *at == mtu))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_second_step_is_reported_and_made_it_finishes() {
+    let (site, _operator) = site(1).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    let (reason, message) = site.cluster.until_condition(HELD, "True").await;
+    assert_eq!(reason, "AwaitingFinish");
+    assert!(message.contains("remove spec.migration and set mtu to 8900"), "{message}");
+    site.finish(PODS.1).await;
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_change_takes_no_further_node_until_it_is_resumed() {
+    let (site, _operator) = site(2).await;
+    site.annotate(MtuPaused::KEY, Some("true")).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    let (reason, _) = site.cluster.until_condition(HELD, "True").await;
+    assert_eq!(reason, "Paused");
+    pass(600).await;
+    assert_eq!(site.fleet.truth.with(|seen| seen.reboots), 0);
+    site.annotate(MtuPaused::KEY, None).await;
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_cannot_be_read_holds_the_change_and_is_named() {
+    let (site, _operator) = site(3).await;
+    site.annotate(MtuUnattended::KEY, Some("perhaps")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    let (reason, message) = site.cluster.until_condition(HELD, "True").await;
+    assert_eq!(reason, "MTUAnnotationUnusable");
+    assert!(message.contains(MtuUnattended::KEY) && message.contains("perhaps"), "{message}");
+    pass(600).await;
+    assert_eq!(site.fleet.truth.with(|seen| seen.reboots), 0);
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_pool_stops_phase_two_of_all_until_it_goes_on() {
+    let (site, _operator) = site(4).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    let paused = |paused: bool| Patch::Merge(json!({ "spec": { "paused": paused } }));
+    site.pools().patch("worker", &PatchParams::default(), &paused(true)).await.expect("a pool");
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    pass(1200).await;
+    let stage = site.record().await.and_then(|record| record.change).map(|change| change.stage);
+    assert_eq!(stage, Some(Stage::Spreading { finish: false }), "phase two has begun without the workers");
+    let status = site.pools().get("worker").await.expect("a pool").status.expect("a status");
+    let updating = status.conditions.iter().find(|one| one.type_ == "Updating").expect("a condition");
+    assert_eq!((updating.status.as_str(), updating.reason.as_str()), ("False", "Paused"));
+    site.pools().patch("worker", &PatchParams::default(), &paused(false)).await.expect("a pool");
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_edit_too_early_is_kept_and_names_the_nodes_it_waits_for() {
+    let (site, _operator) = site(5).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("the change is applied", async |site| site.record().await?.change).await;
+    site.finish(PODS.1).await;
+    let (reason, message) = site.cluster.until_condition(HELD, "True").await;
+    assert_eq!(reason, "NodesMissing");
+    assert!(message.contains("n003"), "{message}");
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_in_the_way_of_a_drain_is_named_until_it_lets_go() {
+    let (site, _operator) = site(6).await;
+    let client = || site.cluster.client.clone();
+    let (pods, budgets) = (
+        Api::<Pod>::namespaced(client(), "default"),
+        Api::<PodDisruptionBudget>::namespaced(client(), "default"),
+    );
+    let pod = json!({
+        "metadata": { "name": "kept", "labels": { "app": "kept" } },
+        "spec": { "nodeName": "n002", "containers": [{ "name": "c", "image": "none" }] },
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a pod");
+    let running =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    pods.patch_status("kept", &PatchParams::default(), &Patch::Merge(&running)).await.expect("a status");
+    let budget = json!({
+        "metadata": { "name": "keep" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "kept" } } },
+    });
+    let budget = serde_json::from_value(budget).expect("a budget");
+    budgets.create(&PostParams::default(), &budget).await.expect("a budget");
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    let waits = "node n002 is being drained and waits: pod default/kept: PodDisruptionBudget default/keep";
+    site.until("the pool names the budget", async |site| {
+        let status = site.pools().get("worker").await.ok()?.status?;
+        status.conditions.iter().any(|one| one.message.contains(waits)).then_some(())
+    })
+    .await;
+    // An hour and more: it is never given up, and somebody is told.
+    pass(4000).await;
+    let reasons: Vec<String> =
+        site.cluster.events("Node", "n002").await.into_iter().map(|(reason, _)| reason).collect();
+    for expected in ["FailedToDrain", "DrainThresholdExceeded", "DrainFailed"] {
+        assert!(reasons.iter().any(|reason| reason == expected), "{expected}: {reasons:?}");
+    }
+    budgets.delete("keep", &DeleteParams::default()).await.expect("a deletion");
+    // What a kubelet does with a pod that is to end.
+    site.until("the pod is asked to go", async |_| {
+        let pod = pods.get_opt("kept").await.expect("an answer");
+        match pod {
+            Some(pod) if pod.metadata.deletion_timestamp.is_some() => {
+                let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+                pods.delete("kept", &now).await.ok().map(|_| ())
+            }
+            Some(_) => None,
+            None => Some(()),
+        }
+    })
+    .await;
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_applied_is_not_made_up_when_it_is_lost_in_the_middle_of_a_change() {
+    let (site, _operator) = site(7).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("a node is taken", async |site| {
+        site.fleet.truth.with(|seen| (seen.reboots > 0).then_some(()))
+    })
+    .await;
+    let api = Api::<ConfigMap>::namespaced(site.cluster.client.clone(), "netferry");
+    let mut kept = api.get("applied-cluster").await.expect("what is applied");
+    api.delete("applied-cluster", &DeleteParams::default()).await.expect("a deletion");
+    let (reason, message) = site.cluster.until_condition(HELD, "True").await;
+    assert_eq!(reason, "RecordLost");
+    assert!(message.contains("98-"), "{message}");
+    pass(300).await;
+    let reboots = site.fleet.truth.with(|seen| seen.reboots);
+    pass(600).await;
+    assert_eq!(
+        site.fleet.truth.with(|seen| seen.reboots),
+        reboots,
+        "nodes are told without knowing what is applied"
+    );
+    kept.metadata.resource_version = None;
+    kept.metadata.uid = None;
+    api.create(&PostParams::default(), &kept).await.expect("what was applied");
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_down_holds_phase_two_and_others_are_taken_only_when_it_is_back() {
+    let (mut site, _operator) = site(8).await;
+    // A machine that never comes up: its node is there and says nothing.
+    let silent = json!({
+        "metadata": { "name": "silent", "labels": { "node-role.kubernetes.io/worker": "" } },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
+    });
+    let node = serde_json::from_value(silent.clone()).expect("a node");
+    site.cluster.nodes().create(&PostParams::default(), &node).await.expect("a node");
+    let status = Patch::Merge(json!({ "status": silent["status"] }));
+    site.cluster.nodes().patch_status("silent", &PatchParams::default(), &status).await.expect("a status");
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    let mtu =
+        json!({ "network": { "from": PODS.0, "to": PODS.1 }, "machine": { "from": HOSTS.0, "to": HOSTS.1 } });
+    site.edit(json!({ "spec": { "migration": { "mtu": mtu } } })).await;
+    pass(1200).await;
+    let change = site.record().await.and_then(|record| record.change);
+    assert!(matches!(change, Some(Change { stage: Stage::Spreading { .. }, .. })), "{change:?}");
+    let workers = site.cluster.nodes().list(&ListParams::default()).await.expect("a list").items;
+    let moved = workers.iter().filter(|node| {
+        node.annotations().contains_key("machineconfiguration.openshift.io/lastAppliedDrain")
+            && !node.labels().contains_key("node-role.kubernetes.io/control-plane")
+    });
+    assert_eq!(moved.count(), 0, "one worker may be away, and one is");
+    site.cluster.remove("silent").await;
+    site.join("j000", false).await;
+    settled_at(&site, PODS.1).await;
+}

@@ -1,0 +1,97 @@
+//! A refused change changes nothing but its own condition and Event (I6).
+
+use std::collections::BTreeMap;
+
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::MtuPaused;
+use netferry_api::mtu::conditions::MtuConditionType;
+use serde_json::{Value, json};
+
+use crate::support::chance::Chance;
+use crate::support::pass;
+use crate::support::site::{HOSTS, PODS, Site};
+
+/// An edit of `spec`, and what is said of it: reason of the condition, and a part of its message.
+struct Row(Value, &'static str, &'static str);
+
+fn migration(from: Option<u32>, to: u32, machine: Value) -> Value {
+    json!({ "migration": { "mtu": { "network": { "from": from, "to": to }, "machine": machine } } })
+}
+
+fn plugin(mtu: u32) -> Value {
+    json!({ "migration": null, "defaultNetwork": { "ovnKubernetesConfig": { "mtu": mtu } } })
+}
+
+/// All there is, but what the edit itself wrote and what a refusal may write.
+async fn untouched(site: &Site) -> BTreeMap<String, Value> {
+    let mut all = site.everything().await;
+    let network = all.get_mut("Network cluster").expect("the operator's Network");
+    *network = json!({ "generations": network["status"]["generations"] });
+    all
+}
+
+async fn is_refused(site: &Site, Row(spec, reason, part): Row, undo: &Value) {
+    let before = untouched(site).await;
+    site.edit(json!({ "spec": spec })).await;
+    let refused = MtuConditionType::Refused.as_str();
+    let (found, message) = site.cluster.until_condition(refused, "True").await;
+    assert_eq!(found, reason, "{spec}: {message}");
+    assert!(message.contains(part), "{spec}: {message}");
+    // Whatever else would be done is done by then.
+    pass(120).await;
+    for (name, is) in untouched(site).await {
+        assert_eq!(before.get(&name), Some(&is), "{spec}: {name}");
+    }
+    let events = site.cluster.events("Network", "cluster").await;
+    assert!(events.iter().any(|(told, _)| told == reason), "{spec}: {events:#?}");
+    site.edit(json!({ "spec": undo })).await;
+    site.cluster.until_condition(refused, "False").await;
+    site.fleet.lawful();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
+    let mut site = Site::new(1, Chance::new(1)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    // Until the machines have said all they have to say.
+    pass(120).await;
+    let hosts = json!({ "to": HOSTS.0 });
+    #[rustfmt::skip]
+    let rows = [
+        Row(migration(None, 1300, hosts.clone()), "FieldMissing", "network.from"),
+        Row(migration(Some(1500), 1300, hosts.clone()), "FromIsNotApplied", "network.from is 1500, but the MTU that is applied is 1400"),
+        Row(migration(Some(1400), 100, hosts.clone()), "OutOfRange", "576"),
+        Row(migration(Some(1400), 65537, hosts.clone()), "OutOfRange", "65637"),
+        Row(migration(Some(1400), 1500, hosts.clone()), "MachineTooSmall", "1600"),
+        Row(migration(Some(1400), 1300, json!({ "from": 1400, "to": 1600 })), "HostElsewhere", "n000 at 1500"),
+        Row(plugin(8900), "WithoutMigration", "8900"),
+    ];
+    for row in rows {
+        is_refused(&site, row, &plugin(PODS.0)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_edit_leaves_a_change_that_is_under_way_as_it_is() {
+    let mut site = Site::new(1, Chance::new(2)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    // Nothing moves meanwhile that could be taken for a consequence.
+    site.annotate(MtuPaused::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("the change is applied", async |site| site.record().await?.change).await;
+    pass(120).await;
+    let running = migration(Some(PODS.0), PODS.1, json!({ "to": HOSTS.1 }));
+    #[rustfmt::skip]
+    let rows = [
+        Row(migration(Some(1300), 8900, json!({ "to": 9000 })), "FromIsNotApplied", "network.from is 1300"),
+        Row(migration(Some(1400), 8900, json!({ "to": 8999 })), "MachineTooSmall", "9000"),
+        Row(migration(Some(8900), 2000, json!({ "to": 9000 })), "ChangeRunning", "1400"),
+        Row(plugin(PODS.0), "MigrationRemoved", "1400"),
+        Row(plugin(2000), "MigrationRemoved", "2000"),
+    ];
+    for row in rows {
+        is_refused(&site, row, &running).await;
+    }
+}
