@@ -88,6 +88,7 @@ impl Domain {
             Domain::Addresses => addresses(said).into_iter().map(text).collect(),
             Domain::Routes | Domain::Rules | Domain::Neighbours => values(said)
                 .into_iter()
+                .filter(|one| !made_up(&one["dst"]))
                 .map(|one| text(without(one, &["flags", "expires", "used"])))
                 .collect(),
             Domain::Filter => filter(said).into_iter().map(text).collect(),
@@ -155,11 +156,16 @@ fn link(value: Value) -> Value {
     serde_json::json!([value["ifname"], value["mtu"], mac, up, value["linkinfo"]["info_kind"]])
 }
 
+/// An address the kernel makes up for a link as it comes up, of whatever hardware address that has at the moment.
+fn made_up(address: &Value) -> bool {
+    address.as_str().is_some_and(|address| address.starts_with("fe80::") && !address.contains('/'))
+}
+
 pub(crate) fn addresses(said: &str) -> Vec<Value> {
     let of = |link: Value| {
         let name = link["ifname"].clone();
         let all = link["addr_info"].as_array().cloned().unwrap_or_default();
-        all.into_iter().map(move |address| {
+        all.into_iter().filter(|address| !made_up(&address["local"])).map(move |address| {
             // An address that is made anew is doubtful for a moment.
             let mut one = without(address, &["valid_life_time", "preferred_life_time", "tentative"]);
             one["dev"] = name.clone();
