@@ -147,6 +147,7 @@ impl Run<'_, '_> {
         }
         for (at, step) in scenario.steps.iter().enumerate() {
             let since = Instant::now();
+            self.let_go(at + 1, &load, &step.kill).await?;
             self.act(step).await?;
             told.questions += self.compare(at + 1, &step.asks).await?;
             match &step.held {
@@ -186,15 +187,32 @@ impl Run<'_, '_> {
         since: Instant,
         names: Option<&[String]>,
     ) -> Result<(), LiveError> {
+        let wrong = || held.iter().filter_map(|one| one.wrong(since, names)).collect();
+        self.until_right(step, held.len(), wrong).await
+    }
+
+    /// Waits until nobody is sent to backends any more that are about to go: they have left, but switches follow what
+    /// they decided before for a moment longer, each client's own.
+    async fn let_go(&self, step: usize, load: &[Load], leaving: &[String]) -> Result<(), LiveError> {
+        self.until_right(step, load.len(), || load.iter().filter_map(|one| one.still_at(leaving)).collect())
+            .await
+    }
+
+    async fn until_right(
+        &self,
+        step: usize,
+        of: usize,
+        wrong: impl Fn() -> Vec<String>,
+    ) -> Result<(), LiveError> {
         let end = Instant::now() + self.patience;
         loop {
-            let wrong: Vec<String> = held.iter().filter_map(|one| one.wrong(since, names)).collect();
+            let wrong = wrong();
             if wrong.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= end {
                 let title = self.scenario.title.clone();
-                return Err(LiveError::Wrong { title, step, wrong, of: held.len(), within: self.patience });
+                return Err(LiveError::Wrong { title, step, wrong, of, within: self.patience });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

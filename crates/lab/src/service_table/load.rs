@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::world::{Asker, Target};
 use crate::programs::probe::{self, Probe};
 
 /// Between two requests of one client.
 const BEAT: Duration = Duration::from_millis(20);
+/// Who has not answered for this long is not asked any more: longer than a switch follows a rule that is no more.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 /// A connection that takes this long is none. A first packet that is lost on a busy machine is sent again before.
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -30,6 +32,8 @@ pub(super) struct Tally {
     pub(super) answered: BTreeMap<String, u64>,
     /// By what happened instead.
     pub(super) lost: BTreeMap<String, u64>,
+    /// When each answered last.
+    last: BTreeMap<String, Instant>,
 }
 
 impl Load {
@@ -48,7 +52,10 @@ impl Load {
                         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
                         for outcome in outcomes {
                             match (outcome.answer, outcome.silence) {
-                                (Some(answer), _) => *tally.answered.entry(answer.name).or_default() += 1,
+                                (Some(answer), _) => {
+                                    tally.last.insert(answer.name.clone(), Instant::now());
+                                    *tally.answered.entry(answer.name).or_default() += 1;
+                                }
                                 (None, why) => {
                                     let why = why.map_or("nothing".to_owned(), |why| why.to_string());
                                     *tally.lost.entry(why).or_default() += 1;
@@ -67,6 +74,13 @@ impl Load {
         });
         let name = format!("{} -> {:?} {}", asker.name, target.protocol, target.at);
         Load { name, tally, stop, thread: Some(thread) }
+    }
+
+    /// Whether one of these answered not long ago, in words.
+    pub(super) fn still_at(&self, names: &[String]) -> Option<String> {
+        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |name: &&String| tally.last.get(*name).is_some_and(|last| last.elapsed() < GONE_AFTER);
+        names.iter().find(of).map(|name| format!("{} is still answered by {name}", self.name))
     }
 
     /// Ends it, and tells its name and what it found.
