@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use netferry_kernel::process::before_others;
 use nix::sys::signal::Signal;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -33,8 +34,8 @@ pub(crate) struct Program {
     pub place: Place,
     /// Where its output goes; appended.
     pub log: PathBuf,
-    /// Between its end and its next start, unless it had only just been started.
-    pub pause: Duration,
+    /// Everything waits for it.
+    pub urgent: bool,
 }
 
 impl Program {
@@ -49,7 +50,7 @@ impl Program {
             environment: vec![],
             place: Place::default(),
             log: log.into(),
-            pause: SHORT_PAUSE,
+            urgent: false,
         }
     }
 
@@ -77,14 +78,9 @@ impl Program {
         Program { path: "/usr/bin/nice".into(), arguments, ..self }
     }
 
-    /// Before everything else of the machine, and there again at once: packets wait for it. Where that is not allowed it
-    /// runs as others do.
-    pub(crate) fn urgent(mut self) -> Program {
-        let mut arguments =
-            ["-c", "chrt -r -p 5 $$ 2>/dev/null; exec \"$0\" \"$@\""].map(str::to_owned).to_vec();
-        arguments.push(self.path.display().to_string());
-        arguments.append(&mut self.arguments);
-        Program { path: "/bin/sh".into(), arguments, pause: Duration::ZERO, ..self }
+    /// Before everything else of the machine, and there again at once: packets wait for it.
+    pub(crate) fn urgent(self) -> Program {
+        Program { urgent: true, ..self }
     }
 
     /// Somewhere else.
@@ -108,6 +104,9 @@ impl Program {
             .stdin(std::process::Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if self.urgent {
+            before_others(command.as_std_mut());
+        }
         self.place.spawn(children, &mut command)
     }
 
@@ -174,7 +173,8 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let mut pause = self.program.pause;
+        let first_pause = if self.program.urgent { Duration::ZERO } else { SHORT_PAUSE };
+        let mut pause = first_pause;
         loop {
             let began = Instant::now();
             let how = match self.program.spawn(&self.children) {
@@ -200,7 +200,7 @@ impl Keeper {
             tracing::warn!(program = self.program.name, how, "ended");
             self.note(|s| (s.running, s.last_end) = (false, Some(how)));
             if began.elapsed() > STEADY_AFTER {
-                pause = self.program.pause;
+                pause = first_pause;
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
