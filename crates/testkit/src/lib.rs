@@ -1,4 +1,5 @@
-//! What tests and benchmarks share: a real Kubernetes control plane on loopback, an HTTPS client for it, and waiting.
+//! What tests and benchmarks share: a real Kubernetes control plane on loopback, an HTTPS client for it, machines
+//! with a kernel of their own, and waiting.
 
 pub mod assets;
 pub mod https;
@@ -6,6 +7,7 @@ pub mod page;
 mod pki;
 pub mod real;
 mod supervised;
+pub mod vm;
 pub mod wait;
 
 pub use assets::assets;

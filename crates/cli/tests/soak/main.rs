@@ -6,6 +6,7 @@
 
 #[path = "../lab/bench.rs"]
 mod bench;
+mod kernel_datapath;
 mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
@@ -42,8 +43,9 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 9] = [
+const SCENARIOS: [&Scenario; 10] = [
     &kills::SCENARIO,
+    &kernel_datapath::SCENARIO,
     &tampering::SCENARIO,
     &policies::SCENARIO,
     &services::SCENARIO,
