@@ -75,7 +75,7 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
         steps.push(BootStep::Save(saved));
     }
     let mut own = facts.configured.unwrap_or(saved.original);
-    if let Some(target) = file.target {
+    if let Some(target) = file.keeps() {
         let back = target == saved.original && saved.configured.is_none();
         let wanted = if back { None } else { Some(target) };
         if facts.configured != wanted {
@@ -108,7 +108,7 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
         Some(run) => run != booted.host,
         None => booted.host.pin().is_some(),
     };
-    network || host || file.target.is_some_and(|target| target != booted.own)
+    network || host || file.keeps().is_some_and(|target| target != booted.own)
 }
 
 /// Whether a managed file may change on a running node without a restart, as far as sizes go: what
@@ -334,6 +334,42 @@ mod tests {
             let booted = disk.boot(Some(&ended), 9).unwrap();
             assert_eq!(booted.host, Envelope::settled(mtu(host.1)));
             assert_eq!(disk, Host { default: mtu(host.0), configured: Some(mtu(host.1)), saved: None });
+        }
+    }
+
+    #[test]
+    fn a_host_that_joined_after_phase_one_keeps_the_target_too() {
+        for (network, host) in [UP, DOWN] {
+            let settling = HostFile::of(&record(2, Stage::Settling, network, host).rendering());
+            let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
+            for configured in [None, Some(mtu(host.0))] {
+                for cut in 0..5 {
+                    let mut disk = Host { default: mtu(host.0), configured, saved: None };
+                    disk.boot(Some(&settling), cut);
+                    let settled = disk.boot(Some(&settling), 9).unwrap();
+                    assert_eq!((settled.host, settled.own), (Envelope::settled(mtu(host.1)), mtu(host.1)));
+                    assert!(!needs_restart(&settled, &settling) && !needs_restart(&settled, &ended));
+                    let booted = disk.boot(Some(&ended), 9).unwrap();
+                    assert_eq!(booted.host, Envelope::settled(mtu(host.1)), "cut off after {cut} steps");
+                }
+            }
+        }
+        // A size that somebody wrote by hand, without a target, is for as long as the file says so.
+        let by_hand = HostFile { mtu: Some(mtu(9000)), ..HostFile::default() };
+        let mut disk = Host { default: mtu(1500), configured: None, saved: None };
+        assert_eq!(disk.boot(Some(&by_hand), 9).unwrap().host, Envelope::settled(mtu(9000)));
+        assert_eq!(disk.configured, None);
+    }
+
+    #[test]
+    fn a_host_that_joined_a_cancelled_change_runs_what_the_others_return_to() {
+        for (network, host) in [UP, DOWN] {
+            let returning = HostFile::of(&record(2, Stage::Returning, network, host).rendering());
+            for own in [host.0, host.1, 1450] {
+                let mut disk = Host { default: mtu(own), configured: None, saved: None };
+                let booted = disk.boot(Some(&returning), 9).unwrap();
+                assert_eq!((booted.host, booted.own), (Envelope::settled(mtu(host.0)), mtu(host.0)));
+            }
         }
     }
 

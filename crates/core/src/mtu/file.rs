@@ -71,7 +71,9 @@ impl HostFile {
     pub fn of(rendering: &Rendering) -> HostFile {
         let (target, mtu, routable) = match rendering.host {
             HostRendering::Own => (None, None, None),
-            HostRendering::Towards { run, target } => (Some(target), Some(run.carries()), run.pin()),
+            // The routes' size also where it is the interfaces': left out, a host that joined with a smaller one of its
+            // own would send no more than that.
+            HostRendering::Towards { run, target } => (Some(target), Some(run.carries()), Some(run.sends())),
             HostRendering::At(mtu) => (None, Some(mtu), None),
         };
         HostFile { epoch: rendering.epoch, target, mtu, routable, network: Some(rendering.network) }
@@ -125,6 +127,15 @@ impl HostFile {
         ordered(("CNI_ROUTABLE_MTU", sends), ("CNI_MTU", carries))?;
         let network = carries.map(|carries| Envelope::spanning(carries, sends.unwrap_or(carries)));
         Ok(HostFile { epoch, target: size("TARGET_MTU")?, mtu, routable, network })
+    }
+
+    /// What the host's own configuration is to say from now on.
+    ///
+    /// In phase two that is the size itself, although no target is said any more: hosts that went through phase one
+    /// have it already, those that joined since would fall back to their own at the first boot after the change.
+    pub fn keeps(&self) -> Option<Mtu> {
+        let settles = self.epoch > 0 && self.routable.is_none();
+        self.target.or(self.mtu.filter(|_| settles))
     }
 
     /// What the host runs at by this file, if the size before the change was `original`; nothing when the file leaves
@@ -221,7 +232,7 @@ mod tests {
                 "EPOCH=7 TARGET_MTU=9000 MTU=9000 ROUTABLE_MTU=1500 CNI_MTU=8900 CNI_ROUTABLE_MTU=1400",
             ),
             (at(Stage::Settling), "EPOCH=7 MTU=9000 CNI_MTU=8900"),
-            (at(Stage::Returning), "EPOCH=7 TARGET_MTU=1500 MTU=1500 CNI_MTU=1400"),
+            (at(Stage::Returning), "EPOCH=7 TARGET_MTU=1500 MTU=1500 ROUTABLE_MTU=1500 CNI_MTU=1400"),
             (Record::settled(mtu(1400)), "EPOCH=0 CNI_MTU=1400"),
         ] {
             assert_eq!(written(&record), text);

@@ -382,6 +382,13 @@ fn a_full_disk_is_found_before_anything_changes_and_undoing_needs_no_room() {
 }
 
 #[test]
+fn when_the_last_unit_goes_the_hosts_directory_of_units_stays() {
+    let old = Layout::from([(format!("{UNITS}/x.service"), text("unit"))]);
+    let ops = carry_out(&intend(&old, &Layout::new(), "rendered-new", |_| true), &Layout::new());
+    assert!(!ops.contains(&Op::RemoveDir(UNITS.to_owned())), "{ops:?}");
+}
+
+#[test]
 fn doing_nothing_is_planned_as_nothing() {
     let (old, _) = layouts();
     let disk = host();
