@@ -25,6 +25,8 @@ pub struct Paths {
     pub cni_config: PathBuf,
     /// Ours, kept: what a node needs to heal itself without the API.
     pub data: PathBuf,
+    /// The host's root, where machine configurations are written.
+    pub root: PathBuf,
 }
 
 impl Default for Paths {
@@ -45,6 +47,7 @@ impl Paths {
             run: root.join("run/netferry"),
             cni_config: root.join("etc/cni/net.d/10-netferry.conflist"),
             data: root.join("var/lib/netferry"),
+            root: root.to_owned(),
         }
     }
 
@@ -80,11 +83,19 @@ pub struct Config {
     pub resync: Duration,
     /// Who moves the packets; found out where it is not said.
     pub datapath: Option<Datapath>,
+    /// The operator's namespace, where it keeps what is applied.
+    pub namespace: String,
 }
 
 impl Config {
     /// The usual settings for a node.
     pub fn new(node: NodeName) -> Config {
-        Config { node, paths: Paths::default(), resync: Duration::from_secs(300), datapath: None }
+        Config {
+            node,
+            paths: Paths::default(),
+            resync: Duration::from_secs(300),
+            datapath: None,
+            namespace: "netferry".to_owned(),
+        }
     }
 }

@@ -3,16 +3,21 @@
 //! - [`cluster`] follows the API and tells the zone what is new;
 //! - [`zone`] keeps the node's OVN databases and their daemons, and the node's Open vSwitch; [`switch`] knows that;
 //! - [`host`] keeps the kernel's side, [`host_init`] prepares it at boot, [`facts`] tells the cluster what is true here;
-//! - [`pods`] answers the CNI plugin; [`on_host`] starts what must outlive a container.
+//! - [`pods`] answers the CNI plugin; [`on_host`] starts what must outlive a container;
+//! - [`boot`] is what this boot runs at, [`sizes`] sets it in the kernel, [`machine`] takes the next configuration.
 
+pub mod admission;
+pub mod boot;
 pub mod cluster;
 pub mod config;
 pub mod facts;
 pub mod host;
 pub mod host_init;
+pub mod machine;
 pub mod on_host;
 pub mod pods;
 mod run;
+pub mod sizes;
 mod stale_flows;
 pub mod switch;
 mod zero_snat;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use netferry_core::mtu::Envelope;
 use netferry_core::overlay::names;
+use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::service::Forward;
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
@@ -16,16 +18,20 @@ use netferry_ovs::client::LinkError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::admission::Door;
+use crate::boot::Running;
 use crate::cluster::{self, Basis, Cache, Own, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host_init::{BridgeRecord, Record};
+use crate::machine::{Disk, StoreError};
+use crate::on_host::Host;
 use crate::pods::objects::ApiPods;
 use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
-use crate::{facts, host, host_init, switch};
+use crate::{facts, host, host_init, machine, sizes, switch};
 
 /// How often what the host forwards is written at most.
 const REMEMBER_EVERY: Duration = Duration::from_secs(2);
@@ -50,6 +56,9 @@ pub enum RunError {
     /// A part of the agent failed, by a mistake of ours: starting anew is better than going on without it.
     #[error("a part of the agent failed; it is to be started again")]
     Part(#[source] tokio::task::JoinError),
+    /// The host's files cannot be used.
+    #[error("using the host's files")]
+    Machine(#[source] StoreError),
     /// The plugin cannot ask us.
     #[error("opening the socket of the CNI plugin")]
     Socket(#[source] NotListening),
@@ -66,6 +75,8 @@ struct Agent {
     requests: Requests,
     outlook: Outlook,
     own: watch::Sender<Option<Node>>,
+    running: Running,
+    disk: Arc<Disk>,
 }
 
 /// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
@@ -89,8 +100,12 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (tell_flows, flows) = watch::channel(has_flows);
     let outlook = Outlook::default();
     outlook.forward.send_replace(cluster::forward::read(&config.paths.data));
-    let agent = Agent { config, client, stores, datapath, chassis, flows, requests, outlook, own };
+    let disk = machine_of(&config).map_err(RunError::Machine)?;
+    let running = Running::open(&config.paths.run);
+    let agent =
+        Agent { config, client, stores, datapath, chassis, flows, requests, outlook, own, running, disk };
     let mut tasks = JoinSet::new();
+    let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
     tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
@@ -102,20 +117,24 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());
-    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), networks_seen.clone());
+    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), served.clone());
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
         let written = networks_seen.borrow_and_update().clone();
-        if let Some(Ok(Some(basis))) = written.as_ref().map(Written::basis)
-            && session.as_ref().is_none_or(|session| session.basis != basis)
+        let sizes = *served.borrow_and_update();
+        // The ranges follow the cluster; the sizes are those of this boot, whatever is published meanwhile.
+        if let (Some(Ok(Some(Basis { networks, .. }))), Some(sizes)) =
+            (written.as_ref().map(Written::basis), sizes)
+            && session.as_ref().is_none_or(|session| (&session.networks, session.sizes) != (&networks, sizes))
         {
             // What was built on other ranges ends before anything is built on these.
             drop(session.take());
-            session = Some(agent.session(basis, &cache));
+            session = Some(agent.session(networks, sizes, &cache));
         }
         tokio::select! {
             _ = networks_seen.changed() => {}
+            _ = served.changed() => {}
             _ = own_seen.changed() => {}
             failed = failed(Some(&mut tasks)) => return Err(RunError::Part(failed)),
             failed = failed(session.as_mut().map(|session| &mut session.tasks)) => {
@@ -139,7 +158,8 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
 
 /// Everything that is built on one set of ranges; ends when dropped.
 struct Session {
-    basis: Basis,
+    networks: Networks,
+    sizes: Envelope,
     tasks: JoinSet<()>,
 }
 
@@ -193,6 +213,39 @@ impl Agent {
         Ok(())
     }
 
+    /// Takes the configurations the node is told, and decides whether it serves pods and at which sizes.
+    fn keep_machine(
+        &self,
+        tasks: &mut JoinSet<()>,
+        networks: watch::Receiver<Option<Written>>,
+    ) -> watch::Receiver<Option<Envelope>> {
+        let (serve, served) = watch::channel(None);
+        let door = Door {
+            client: self.client.clone(),
+            name: self.config.node.to_string(),
+            namespace: self.config.namespace.clone(),
+            data: self.config.paths.data.clone(),
+            running: self.running.clone(),
+            way_out: Topology::multi_node().way_out,
+            networks,
+        };
+        tasks.spawn(door.keep(serve));
+        let disk = Arc::clone(&self.disk);
+        tasks.spawn(machine::daemon::run(machine::daemon::Parts {
+            nodes: Api::all(self.client.clone()),
+            configs: Api::all(self.client.clone()),
+            name: self.config.node.to_string(),
+            disk: Arc::clone(&self.disk),
+            run: self.config.paths.run.clone(),
+            running: self.running.clone(),
+            restart: Box::new(move || {
+                let disk = Arc::clone(&disk);
+                Box::pin(async move { machine::restart::restart(&disk, &Host::default()).await })
+            }),
+        }));
+        served
+    }
+
     /// Keeps the kernel's side, and the uplink where host-init put it.
     fn keep_host(
         &self,
@@ -223,7 +276,7 @@ impl Agent {
         tasks: &mut JoinSet<()>,
         kernel: &Arc<Kernel>,
         bridge: Option<&BridgeRecord>,
-        networks: watch::Receiver<Option<Written>>,
+        served: watch::Receiver<Option<Envelope>>,
     ) {
         let (facts, seen) = watch::channel(None);
         let sources = facts::Sources {
@@ -235,19 +288,36 @@ impl Agent {
         let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
         let way_out = Topology::multi_node().way_out;
         tasks.spawn(facts::observe(sources, facts));
-        tasks.spawn(facts::fit::keep(nodes.clone(), name.clone(), way_out, seen.clone(), networks));
+        tasks.spawn(facts::fit::keep(nodes.clone(), name.clone(), way_out, seen.clone(), served.clone()));
+        let named = |name: &str| IfName::new(name.to_owned()).ok();
+        let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
+        let (sizes, observed) = watch::channel(None);
+        let sources = facts::observed::Sources {
+            kernel: Arc::clone(kernel),
+            disk: Arc::clone(&self.disk),
+            bridge: bridge.clone(),
+            facts: seen.clone(),
+            running: self.running.subscribe(),
+            pods: served,
+        };
+        tasks.spawn(facts::observed::observe(sources, sizes));
+        let own = self.own.subscribe();
+        tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed, own));
+        tasks.spawn(hold_routes(Arc::clone(kernel), bridge, seen.clone(), self.running.clone()));
         let place = self.outlook.place.subscribe();
         tasks.spawn(facts::publish::publish_place(nodes.clone(), name.clone(), place, self.own.subscribe()));
         tasks.spawn(facts::publish::publish(nodes, name, seen, self.own.subscribe()));
     }
 
-    fn session(&self, basis: Basis, cache: &Cache) -> Session {
+    fn session(&self, networks: Networks, sizes: Envelope, cache: &Cache) -> Session {
         let me = self.config.node.clone();
-        tracing::info!(node = %me, mtu = %basis.mtu, datapath = ?self.datapath, "keeping the zone");
+        tracing::info!(node = %me, mtu = %sizes, datapath = ?self.datapath, "keeping the zone");
+        let basis = Basis { networks: networks.clone(), mtu: sizes.carries() };
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
         let has_flows = *self.flows.borrow();
         let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows };
-        let mut model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
+        let model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
+        let mut model = model.sending(sizes.pin());
         let own = Own { name: me.clone(), chassis: self.chassis.clone() };
         if let Ok(node) = own.read(&basis.networks, &cache.node(me.as_str())) {
             model.hear(News::Node(node));
@@ -266,7 +336,7 @@ impl Agent {
         tasks.spawn(tell(self.flows.clone(), heard.clone()));
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));
-        Session { basis, tasks }
+        Session { networks, sizes, tasks }
     }
 }
 
@@ -292,6 +362,32 @@ async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: Path
         }
         tokio::time::sleep(REMEMBER_EVERY).await;
     }
+}
+
+/// The host's files, in order after a loss of power, with a note of what this boot found there.
+fn machine_of(config: &Config) -> Result<Arc<Disk>, StoreError> {
+    let disk = Disk::open(&config.paths.root)?;
+    machine::store::recover(&disk)?;
+    machine::store::note_boot(&disk, &config.paths.run)?;
+    Ok(Arc::new(disk))
+}
+
+/// Holds routes at what this boot lets out, those that appear later too.
+async fn hold_routes(
+    kernel: Arc<Kernel>,
+    bridge: Option<(IfName, IfName)>,
+    mut facts: watch::Receiver<Option<facts::NodeFacts>>,
+    running: Running,
+) {
+    let Some(booted) = running.get() else { return };
+    let uplinks = match bridge {
+        Some((bridge, port)) => vec![bridge, port],
+        None => match facts.wait_for(Option::is_some).await {
+            Ok(facts) => facts.iter().map(|facts| facts.host.link.clone()).collect(),
+            Err(_) => return,
+        },
+    };
+    sizes::keep(kernel, uplinks, booted.host).await;
 }
 
 /// The bridge that host-init made at this boot, if it did.

@@ -55,9 +55,15 @@ pub(crate) struct HostInitArgs {
     /// Where to write down what was done
     #[arg(long, value_name = "DIR", default_value = "/run/netferry")]
     run_dir: PathBuf,
+    /// Where the host's files are
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
     /// How many seconds to wait for each answer of Open vSwitch
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
+    /// Only put in order what a loss of power left of the host's files; run at boot before anything reads them
+    #[arg(long, conflicts_with_all = ["uplink", "bridge", "keep_mac", "datapath", "undo"])]
+    files: bool,
     /// Move everything back to the uplink, remove the bridge and what an agent that has ended left in the kernel
     #[arg(long, conflicts_with_all = ["uplink", "bridge", "keep_mac", "datapath"])]
     undo: bool,
@@ -89,7 +95,11 @@ pub(crate) fn run(args: &HostInitArgs, format: Format) -> Result<(), Failure> {
         always: args.bridge,
         keep_mac: args.keep_mac,
         patience: Duration::from_secs(args.timeout),
+        root: args.root.clone(),
     };
+    if args.files {
+        return host_init::mend(&options).map_err(failure);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("starting")?;
     let kernel = Kernel::here().context("opening the kernel's network configuration (this needs root)")?;

@@ -13,4 +13,4 @@ mod watch;
 pub use basis::{Basis, Written, follow as follow_basis};
 pub use cache::{Cache, CacheError};
 pub use kinds::{Own, follow};
-pub(crate) use watch::fingerprint;
+pub(crate) use watch::{Patience, fingerprint};

@@ -165,7 +165,7 @@ fn name_of<K: Resource>(object: &K) -> ObjectName {
 }
 
 /// Waiting between attempts: short at first, because servers restart; spread, because many agents wait.
-pub(super) struct Patience {
+pub(crate) struct Patience {
     next: Duration,
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use netferry_api::overlay::annotations::{MTU_TOO_SMALL_TAINT, mtu_too_small};
-use netferry_core::mtu::Mtu;
+use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::topology::WayOut;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -16,7 +16,6 @@ use tokio::time::sleep;
 
 use super::NodeFacts;
 use super::publish::MANAGER;
-use crate::cluster::Written;
 
 /// The type of the node's condition.
 pub const CONDITION: &str = "MtuTooSmall";
@@ -53,14 +52,14 @@ pub async fn keep(
     name: String,
     way_out: WayOut,
     mut facts: watch::Receiver<Option<NodeFacts>>,
-    mut networks: watch::Receiver<Option<Written>>,
+    mut served: watch::Receiver<Option<Envelope>>,
 ) {
     loop {
-        let basis = networks.borrow_and_update().as_ref().and_then(|written| written.basis().ok().flatten());
+        let pods = *served.borrow_and_update();
         let seen = facts.borrow_and_update().clone();
         // While either is not known, nothing is said: neither that it fits nor that it does not.
-        if let (Some(basis), Some(seen)) = (basis, seen) {
-            let why = misfit(way_out, &seen, basis.mtu);
+        if let (Some(pods), Some(seen)) = (pods, seen) {
+            let why = misfit(way_out, &seen, pods.carries());
             if let Err(error) = say(&nodes, &name, why.as_deref()).await {
                 tracing::warn!(
                     node = name,
@@ -73,7 +72,7 @@ pub async fn keep(
         }
         tokio::select! {
             changed = facts.changed() => if changed.is_err() { return },
-            changed = networks.changed() => if changed.is_err() { return },
+            changed = served.changed() => if changed.is_err() { return },
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What is true of this node, observed and told to the cluster.
 //!
 //! [`observe`] follows the kernel and the switch; [`publish`] writes what it finds as annotations of the Node, which is
-//! how other nodes learn where to send; [`fit`] says so when the node's link is too small for the overlay.
+//! how other nodes learn where to send; [`observed`] are the sizes it really uses; [`fit`] says so when the node's link is too
+//! small for the overlay.
 
 pub mod fit;
 mod look;
+pub mod observed;
 pub mod publish;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use netferry_api::annotation::{Annotation, Mac};
+use netferry_api::mtu::MtuObserved;
 use netferry_api::overlay::annotations::{
     ChassisId, DEFAULT_NETWORK, Gateway, GatewayBridge, GatewayMode, HostCidrs, L3GatewayConfig,
     ManagementPortMacs, PrimaryIfAddr, ZoneName,
@@ -21,7 +22,7 @@ use super::NodeFacts;
 use crate::pods::Place;
 
 /// Who writes these fields.
-pub(super) const MANAGER: &str = "netferry-agent";
+pub(crate) const MANAGER: &str = "netferry-agent";
 /// After an API that does not answer: first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
@@ -85,6 +86,16 @@ pub async fn publish_place(
     seen: watch::Receiver<Option<Node>>,
 ) {
     keep_true(nodes, name, place, seen, |place| running(&place.node.assignment)).await;
+}
+
+/// Keeps saying which sizes the node really uses, as [`publish`] does.
+pub async fn publish_sizes(
+    nodes: Api<Node>,
+    name: String,
+    sizes: watch::Receiver<Option<MtuObserved>>,
+    seen: watch::Receiver<Option<Node>>,
+) {
+    keep_true(nodes, name, sizes, seen, |sizes| BTreeMap::from([sizes.entry()])).await;
 }
 
 /// The annotation that says what the zone runs with.

@@ -15,7 +15,9 @@
 
 mod bridge;
 mod follow;
+pub mod persist;
 mod record;
+mod sized;
 pub mod transfer;
 mod uplink;
 
@@ -39,6 +41,7 @@ use crate::host::guard;
 use bridge::{Found, Plan, Switch};
 pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
+pub use sized::SizesError;
 pub use uplink::{NoUplink, Sight, choose};
 
 /// What host-init is asked for.
@@ -60,6 +63,8 @@ pub struct Options {
     pub keep_mac: bool,
     /// How long to wait for the switch.
     pub patience: Duration,
+    /// Where the host's files are.
+    pub root: PathBuf,
 }
 
 /// Why the host could not be prepared.
@@ -122,6 +127,9 @@ pub enum InitError {
         #[source]
         source: netferry_kernel::Error,
     },
+    /// The sizes the host is to run at could not be found out or set.
+    #[error(transparent)]
+    Sizes(#[from] SizesError),
     /// What was done could not be written down.
     #[error("writing down what was done in {}", run.display())]
     Record {
@@ -138,6 +146,7 @@ impl InitError {
     pub fn is_refusal(&self) -> bool {
         match self {
             InitError::Uplink(_) | InitError::Foreign { .. } => true,
+            InitError::Sizes(error) => error.is_refusal(),
             InitError::NoSwitch { .. }
             | InitError::Database(_)
             | InitError::Rows { .. }
@@ -164,16 +173,37 @@ pub async fn prepare(
         Some(datapath) => datapath,
         None => datapath_of(kernel)?,
     };
+    step("putting the host's files in order");
+    let sizes = sized::Sizes::read(&options.root, &options.run)?;
     let bridge = match datapath {
         Datapath::Kernel if !options.always => {
-            forget_last_boot(&connect(options).await?, options).await?;
+            let switch = connect(options).await?;
+            let found = bridge::find(&switch.client.snapshot(), &options.bridge);
+            match look(kernel, options, &found) {
+                Ok(uplink) => {
+                    let took = sizes.take(kernel, &uplink, &mut step)?;
+                    took.record(kernel, &[&uplink.name])?;
+                }
+                // Without sizes to run at it does not matter which link it is.
+                Err(_) if !sizes.asks() => {}
+                Err(error) => return Err(error),
+            }
+            forget_last_boot(&switch, options).await?;
             None
         }
-        Datapath::Kernel | Datapath::Userspace => Some(build(kernel, options, datapath, &mut step).await?),
+        Datapath::Kernel | Datapath::Userspace => {
+            Some(build(kernel, options, datapath, &sizes, &mut step).await?)
+        }
     };
     let record = Record { datapath: datapath.into(), bridge };
     record.write(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })?;
     Ok(record)
+}
+
+/// Puts in order what a loss of power left of the host's files, and notes what this boot finds there: to be done before
+/// anything reads them, the host's network service among others.
+pub fn mend(options: &Options) -> Result<(), InitError> {
+    sized::mend(&options.root, &options.run).map(drop).map_err(InitError::Sizes)
 }
 
 /// Who moves packets on this host.
@@ -186,6 +216,7 @@ async fn build(
     kernel: &Kernel,
     options: &Options,
     datapath: Datapath,
+    sizes: &sized::Sizes,
     step: &mut impl FnMut(&str),
 ) -> Result<BridgeRecord, InitError> {
     let (name, patience) = (&options.bridge, options.patience);
@@ -193,6 +224,8 @@ async fn build(
     let switch = connect(options).await?;
     let found = bridge::find(&switch.client.snapshot(), name);
     let uplink = look(kernel, options, &found)?;
+    let took = sizes.take(kernel, &uplink, step)?;
+    let uplink = Link { mtu: took.carries(), ..uplink };
     forget_last_boot(&switch, options).await?;
     let mac = match (&found.mac, uplink.mac) {
         (_, Some(own)) if options.keep_mac => own,
@@ -235,6 +268,7 @@ async fn build(
     tell(transfer::up(kernel, name), || format!("switching {name} on"))?;
     step(&format!("turning routes from {} to {name}", uplink.name));
     hand_over(kernel, &uplink, &link)?;
+    took.record(kernel, &[name, &uplink.name])?;
     step("telling the neighbours");
     let addresses = announce(kernel, &link, mac)?;
     Ok(BridgeRecord {

@@ -310,15 +310,18 @@ impl Keeper {
 
     fn tell_place(&self) {
         let Some(zone) = self.model.zone() else { return };
-        let same =
-            |place: &Place| (&place.node, &place.networks, place.mtu) == (zone.node, zone.networks, zone.mtu);
+        let sends = self.model.sends();
+        let same = |place: &Place| {
+            (&place.node, &place.networks, place.mtu, place.sends)
+                == (zone.node, zone.networks, zone.mtu, sends)
+        };
         if !self.outlook.place.borrow().as_deref().is_some_and(same) {
             self.outlook.place.send_replace(Some(Arc::new(Place {
                 networks: zone.networks.clone(),
                 topology: zone.topology.clone(),
                 node: zone.node.clone(),
                 mtu: zone.mtu,
-                sends: None,
+                sends,
                 datapath: self.datapath,
             })));
         }

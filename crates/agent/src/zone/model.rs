@@ -106,6 +106,7 @@ pub struct Model {
     networks: Networks,
     topology: Topology,
     mtu: Mtu,
+    sends: Option<Mtu>,
     switch: SwitchFacts,
     cluster: Cluster,
     common: Common,
@@ -134,6 +135,7 @@ impl Model {
             networks,
             topology: Topology::multi_node(),
             mtu,
+            sends: None,
             switch,
             cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
             common: Common::default(),
@@ -149,6 +151,17 @@ impl Model {
             left_out: BTreeMap::new(),
             host_changed: false,
         }
+    }
+
+    /// The same zone, whose host and pods send no more than this although their links carry more.
+    #[must_use]
+    pub fn sending(self, sends: Option<Mtu>) -> Model {
+        Model { sends, ..self }
+    }
+
+    /// The most that its host and pods send, where it is less than their links carry.
+    pub fn sends(&self) -> Option<Mtu> {
+        self.sends
     }
 
     /// All rows of the zone, as of the last [`settle`](Model::settle). Computed anew.
@@ -223,7 +236,7 @@ impl Model {
 
     /// What the host must have to forward this, once the node has a place.
     pub fn host(&self, forward: Forward) -> Option<HostPlan> {
-        self.zone().map(|zone| zone.host(None, forward))
+        self.zone().map(|zone| zone.host(self.sends, forward))
     }
 
     /// Takes in whether the switch has flows of an earlier controller.

@@ -72,8 +72,8 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
 
 #[tokio::test]
 async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
-    use netferry_agent::cluster::Written;
     use netferry_agent::facts::{HostFacts, NodeFacts, fit};
+    use netferry_core::mtu::{Envelope, Mtu};
     use netferry_core::overlay::topology::Topology;
 
     let server = ApiServer::open(Settings::default()).unwrap();
@@ -93,24 +93,12 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
         },
         chassis: "me".to_owned(),
     };
-    let written: Written = serde_json::from_value(json!({
-        "status": {
-            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
-            "serviceNetwork": ["10.96.0.0/16"],
-            "clusterNetworkMTU": 1400,
-        },
-        "spec": {
-            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
-            "serviceNetwork": ["10.96.0.0/16"],
-        },
-    }))
-    .unwrap();
-    assert!(written.basis().unwrap().is_some());
     let (facts, seen) = watch::channel(Some(of(1450)));
-    let (_networks, networks) = watch::channel(Some(written));
+    let served = Envelope::settled(Mtu::new(1400).unwrap());
+    let (_served, served) = watch::channel(Some(served));
     let way_out = Topology::multi_node().way_out;
     let mut tasks = JoinSet::new();
-    tasks.spawn(fit::keep(nodes.clone(), "n1".to_owned(), way_out, seen, networks));
+    tasks.spawn(fit::keep(nodes.clone(), "n1".to_owned(), way_out, seen, served));
 
     let state = async || {
         let node = nodes.get("n1").await.unwrap();

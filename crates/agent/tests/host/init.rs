@@ -44,6 +44,8 @@ fn wired() -> Wire {
 }
 
 fn options(switch: &Switch) -> Options {
+    let root = switch.path("root");
+    std::fs::create_dir_all(&root).unwrap();
     Options {
         database: switch.remote(),
         run: run_directory(switch),
@@ -53,6 +55,7 @@ fn options(switch: &Switch) -> Options {
         always: false,
         keep_mac: false,
         patience: Duration::from_secs(30),
+        root,
     }
 }
 
@@ -339,4 +342,105 @@ async fn a_bridge_or_port_that_somebody_removed_comes_back_with_everything_on_it
     assert_eq!(switch.vsctl("list-br"), "");
     talk(&wire);
     keeping.abort();
+}
+
+/// What the host's files say at a boot.
+fn write(switch: &Switch, path: &str, text: &str) {
+    let path = switch.path("root").join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn read(switch: &Switch, path: &str) -> Option<String> {
+    std::fs::read_to_string(switch.path("root").join(path)).ok()
+}
+
+/// The MTU of links, and that of the route to each of these destinations through the bridge.
+fn sizes(kernel: &Kernel) -> Vec<String> {
+    let link = |link: &str| kernel.links().named(&name(link)).unwrap().unwrap().mtu.to_string();
+    let route = |to: &str| {
+        let shown = run(kernel, &format!("ip route show {to} dev br-ex"));
+        let mtu = shown.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or("-");
+        format!("{to} {mtu}")
+    };
+    let routes = ["default", "172.30.0.0/16", "10.9.0.0/16", "fd00:172:30::/64", "2001:db8:9::/48"];
+    [link("eth0"), link("br-ex")].into_iter().chain(routes.map(route)).collect()
+}
+
+const FILE: &str = "etc/cno/mtu-migration/config";
+const INTERFACES: &str = "etc/network/interfaces";
+const SAVED: &str = "var/lib/netferry/mtu-original.json";
+
+#[tokio::test]
+async fn any_number_of_boots_in_a_change_run_the_same_sizes_and_the_change_leaves_the_target() {
+    let up = ["9000", "9000", "default 1400", "172.30.0.0/16 1500", "10.9.0.0/16 1500"];
+    let up: Vec<&str> = up.into_iter().chain(["fd00:172:30::/64 1500", "2001:db8:9::/48 1500"]).collect();
+    let told = "EPOCH=1\nTARGET_MTU=9000\nMTU=9000\nROUTABLE_MTU=1500\nCNI_MTU=8900\nCNI_ROUTABLE_MTU=1400\n";
+    let mut disk: Vec<(&str, String)> =
+        vec![(FILE, told.to_owned()), (INTERFACES, "iface eth0 inet static\n    mtu 1500\n".to_owned())];
+    for (boot, file) in
+        [Some(told), Some(told), Some("EPOCH=2\nMTU=9000\nCNI_MTU=8900\n"), None].iter().enumerate()
+    {
+        // A new boot: the network service brings the link up as its configuration says.
+        let wire = wired();
+        let switch = Switch::start(&wire.host).await;
+        for (path, text) in &disk {
+            write(&switch, path, text);
+        }
+        match file {
+            Some(text) => write(&switch, FILE, text),
+            None => _ = std::fs::remove_file(switch.path("root").join(FILE)),
+        }
+        let configured = if boot == 0 { 1500 } else { 9000 };
+        assert!(read(&switch, INTERFACES).unwrap().contains(&configured.to_string()), "boot {boot}");
+        run(&wire.host, &format!("ip link set eth0 mtu {configured}"));
+        prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+        let settled = ["9000", "9000", "default 1400", "172.30.0.0/16 -", "10.9.0.0/16 -"];
+        let settled = settled.into_iter().chain(["fd00:172:30::/64 -", "2001:db8:9::/48 -"]).collect();
+        let shall = if boot < 2 { up.clone() } else { settled };
+        assert_eq!(sizes(&wire.host), shall, "boot {boot}");
+        let booted = netferry_agent::boot::read(&run_directory(&switch)).unwrap().unwrap();
+        assert_eq!(
+            (booted.epoch, booted.original.bytes()),
+            [(1, 1500), (1, 1500), (2, 1500), (0, 9000)][boot]
+        );
+        assert_eq!(
+            read(&switch, SAVED).is_some(),
+            boot < 3,
+            "the size before the change is kept while it lasts"
+        );
+        // A file that came meanwhile is for the next boot, also when this one is prepared again.
+        write(&switch, FILE, "EPOCH=9\nMTU=1400\n");
+        prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+        assert_eq!(sizes(&wire.host), shall, "boot {boot}, again");
+        assert_eq!(netferry_agent::boot::read(&run_directory(&switch)).unwrap(), Some(booted));
+        disk = [INTERFACES, SAVED].iter().filter_map(|path| Some((*path, read(&switch, path)?))).collect();
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_carried_out_is_refused_by_name_and_nothing_changes() {
+    let wire = wired();
+    let switch = Switch::start(&wire.host).await;
+    let before = configuration(&wire.host, "eth0");
+    let refused = async |interfaces: &str, file: &str| {
+        write(&switch, FILE, file);
+        write(&switch, INTERFACES, interfaces);
+        let error = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap_err();
+        assert!(error.is_refusal(), "{error}");
+        assert_eq!(configuration(&wire.host, "eth0"), before);
+        assert_eq!((read(&switch, INTERFACES).as_deref(), read(&switch, SAVED)), (Some(interfaces), None));
+        error.to_string()
+    };
+    let eth0 = "iface eth0 inet static\n";
+    let said = refused(eth0, "TARGET_MTU=9k\n").await;
+    assert_eq!(
+        said,
+        "TARGET_MTU in /etc/cno/mtu-migration/config: \"9k\" is not an MTU between 576 and 65536"
+    );
+    let said = refused("iface lo inet loopback\n", "TARGET_MTU=9000\n").await;
+    assert!(said.contains("describes eth0"), "{said}");
+    let said = refused(eth0, "TARGET_MTU=65536\n").await;
+    assert_eq!(said, "link eth0 takes an MTU of at most 65535, and 65536 is asked");
+    assert_eq!(switch.vsctl("list-br"), "");
 }

@@ -89,6 +89,7 @@ impl Node {
             run: at("run"),
             data: at("data"),
             cni_config: at("net.d/10-netferry.conflist"),
+            root: self.switch.dir.path().to_owned(),
         }
     }
 

@@ -47,6 +47,9 @@ pub(crate) struct AgentArgs {
     /// Compare everything this often, although nothing was heard
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     resync: u64,
+    /// Namespace of the operator, where it keeps which sizes are applied
+    #[arg(long, value_name = "NAME", default_value = "netferry")]
+    operator_namespace: String,
     #[command(flatten)]
     places: Places,
     #[command(flatten)]
@@ -80,6 +83,9 @@ struct Places {
     /// What the agent keeps for longer: enough to heal the node without the API
     #[arg(long, value_name = "DIR", default_value = "/var/lib/netferry")]
     data_dir: PathBuf,
+    /// Where the host's files are, for machine configurations
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    host_root: PathBuf,
 }
 
 /// Who moves the packets.
@@ -133,6 +139,7 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
             run: places.run_dir.clone(),
             cni_config: places.cni_config.clone(),
             data: places.data_dir.clone(),
+            root: places.host_root.clone(),
         },
         resync: Duration::from_secs(args.resync),
         datapath: match args.datapath {
@@ -140,6 +147,7 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
             Mover::Kernel => Some(Datapath::Kernel),
             Mover::Userspace => Some(Datapath::Userspace),
         },
+        namespace: args.operator_namespace.clone(),
         ..Config::new(node)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -211,6 +211,11 @@ impl Runner {
         let next = loop {
             tokio::select! {
                 ended = child.wait() => {
+                    if ended.as_ref().is_ok_and(ExitStatus::success) {
+                        tracing::info!(node = %self.spec.name, "restarts, as asked from inside");
+                        self.lights_out(None)?;
+                        break Next::Boot;
+                    }
                     let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                     tracing::warn!(node = %self.spec.name, how, "ended by itself");
                     self.lights_out(Some(format!("its first process ended: {how}")))?;

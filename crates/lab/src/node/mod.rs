@@ -18,6 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::signal::unix::{SignalKind, signal};
 
 pub use spec::{Interface, Spec};
 
@@ -119,6 +120,14 @@ fn first_line() -> Result<String> {
 
 async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<()> {
     let stage = |stage| reporter.say(&Report::Stage(stage));
+    let mut restart = signal(SignalKind::interrupt()).during("listening for a restart")?;
+    if spec.parts.host_init {
+        insist(reporter, "netferry host-init --files", async || {
+            let program = Program::new(spec.program_inside(), "/var/log/netferry/host-init.log");
+            once(program.named("netferry host-init").args(["host-init", "--files"]), children).await
+        })
+        .await;
+    }
     stage(Stage::Interfaces);
     insist(reporter, "bringing up the interfaces", async || {
         once(Program::new(IFUP, "/var/log/ifup.log").args(["-a"]), children).await
@@ -141,7 +150,11 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
         services.push(program.args(arguments).env("NODE_NAME", spec.name.as_str()).supervise(children));
     }
     let kubelet = Kubelet::start(spec, Path::new(KUBELET), children, reporter).await?;
-    obey(&kubelet, reporter).await?;
+    tokio::select! {
+        told = obey(&kubelet, reporter) => told?,
+        // What Ctrl-Alt-Del is on a machine: whoever is on it asks for a restart. The lab boots it again.
+        _ = restart.recv() => tracing::info!("restarting, as asked from inside"),
+    }
     shut_down(kubelet, services).await;
     Ok(())
 }

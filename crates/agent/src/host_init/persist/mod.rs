@@ -1,0 +1,408 @@
+//! What the host's own network configuration says of an interface's MTU, and letting it say something else.
+//!
+//! Whichever service owns the interface is told in its own way: netplan and systemd-networkd by a file of ours beside
+//! theirs, NetworkManager in the interface's keyfile, ifupdown in the interface's stanza. What was there is kept by
+//! whoever asks, so that it can be asked back.
+
+mod ifupdown;
+mod keyfile;
+mod netplan;
+
+use netferry_core::mtu::Mtu;
+use netferry_core::rollout::journal::Op;
+use netferry_core::rollout::layout::{Entry, Found};
+
+use crate::machine::{Disk, DiskError};
+
+const NETPLAN: &str = "/etc/netplan";
+const NETPLAN_OWN: &str = "/etc/netplan/99-netferry-mtu.yaml";
+const KEYFILES: [&str; 2] =
+    ["/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections"];
+const UNITS: [&str; 3] = ["/etc/systemd/network", "/run/systemd/network", "/usr/lib/systemd/network"];
+const UNIT_OWN: &str = "90-netferry-mtu.conf";
+const INTERFACES: &str = "/etc/network/interfaces";
+const ETHERNET: [&str; 2] = ["ethernet", "802-3-ethernet"];
+
+/// Why the host's configuration could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    /// Nobody's configuration names the interface.
+    #[error(
+        "no configuration of netplan, NetworkManager, systemd-networkd or ifupdown describes {link}: \
+         describe it in one of them, so that its MTU outlives a restart"
+    )]
+    Nobody {
+        /// Which.
+        link: String,
+    },
+    /// It cannot be understood.
+    #[error("{file} cannot be read: {why}")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// Why not.
+        why: String,
+    },
+    /// A configuration that is gone with the next boot.
+    #[error("{file} describes {link} only until the next restart: describe it below /etc/NetworkManager")]
+    Fleeting {
+        /// Which file.
+        file: String,
+        /// Which interface.
+        link: String,
+    },
+    /// A file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Who configures an interface, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// netplan, under this heading and name.
+    Netplan {
+        /// `ethernets`, `vlans`, …
+        kind: &'static str,
+        /// netplan's name of it.
+        id: String,
+        /// What is said without us.
+        theirs: Option<u32>,
+    },
+    /// NetworkManager, in this keyfile.
+    NetworkManager {
+        /// Its path.
+        file: String,
+    },
+    /// systemd-networkd, by this unit.
+    Networkd {
+        /// Its file's name.
+        unit: String,
+        /// What is said without us.
+        theirs: Option<u32>,
+    },
+    /// ifupdown, in this file.
+    Ifupdown {
+        /// Its path.
+        file: String,
+    },
+}
+
+/// What a host's own configuration says of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configured {
+    /// Who says it.
+    pub owner: Owner,
+    /// The MTU, if it says one that can be.
+    pub mtu: Option<Mtu>,
+}
+
+type Result<T> = std::result::Result<T, PersistError>;
+
+/// Finds who configures an interface. netplan comes first: it writes the files of the two after it.
+///
+/// # Errors
+/// If a file that may describe it cannot be read.
+pub fn find(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<Configured>> {
+    if let Some((owner, mtu)) = find_netplan(disk, link, mac)? {
+        return Ok(Some(Configured { owner, mtu: size(mtu) }));
+    }
+    for dir in KEYFILES {
+        for name in disk.list(dir)? {
+            let file = format!("{dir}/{name}");
+            let Some(text) = text(disk, &file)? else { continue };
+            let by_mac = keyfile::get(&text, &ETHERNET, "mac-address").zip(mac);
+            if keyfile::get(&text, &["connection"], "interface-name") == Some(link)
+                || by_mac.is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
+            {
+                let mtu = keyfile::get(&text, &ETHERNET, "mtu").and_then(|mtu| mtu.parse().ok());
+                return Ok(Some(Configured { owner: Owner::NetworkManager { file }, mtu: size(mtu) }));
+            }
+        }
+    }
+    if let Some((owner, mtu)) = find_unit(disk, link, mac)? {
+        return Ok(Some(Configured { owner, mtu: size(mtu) }));
+    }
+    for file in interfaces_files(disk)? {
+        let said = text(disk, &file)?.and_then(|text| ifupdown::read(&text, link));
+        if let Some(ifupdown::Said { mtu }) = said {
+            return Ok(Some(Configured { owner: Owner::Ifupdown { file }, mtu: size(mtu) }));
+        }
+    }
+    Ok(None)
+}
+
+/// Lets the host's configuration say this MTU of an interface from the next boot on, or none. Durable when it returns.
+///
+/// # Errors
+/// If it cannot be written; then it says what it said before.
+pub fn set(disk: &Disk, link: &str, owner: &Owner, mtu: Option<Mtu>) -> Result<()> {
+    let bytes = mtu.map(Mtu::bytes);
+    match owner {
+        Owner::Netplan { kind, id, theirs } => {
+            let said = netplan::Said { kind, id: id.clone(), mtu: None };
+            let text = bytes.filter(|_| bytes != *theirs).map(|mtu| netplan::own(&said, mtu));
+            own_file(disk, NETPLAN_OWN, text, 0o600)
+        }
+        Owner::NetworkManager { file } if file.starts_with("/run") => {
+            Err(PersistError::Fleeting { file: file.clone(), link: link.to_owned() })
+        }
+        Owner::NetworkManager { file } => {
+            let value = bytes.map(|mtu| mtu.to_string());
+            edit(disk, file, |text| keyfile::set(text, &ETHERNET, "mtu", value.as_deref()))
+        }
+        Owner::Networkd { unit, theirs } => {
+            let said = bytes.filter(|_| bytes != *theirs);
+            let text = said.map(|mtu| format!("# Written by netferry host-init.\n[Link]\nMTUBytes={mtu}\n"));
+            own_file(disk, &format!("{}/{unit}.d/{UNIT_OWN}", UNITS[0]), text, 0o644)
+        }
+        Owner::Ifupdown { file } => edit(disk, file, |text| ifupdown::write(text, link, bytes)),
+    }
+}
+
+fn find_netplan(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner, Option<u32>)>> {
+    let mut found: Option<netplan::Said> = None;
+    let mut ours = None;
+    for name in disk.list(NETPLAN)?.iter().filter(|name| name.ends_with(".yaml")) {
+        let file = format!("{NETPLAN}/{name}");
+        let Some(text) = text(disk, &file)? else { continue };
+        let unreadable = |why| PersistError::Unreadable { file: file.clone(), why };
+        if file == NETPLAN_OWN {
+            // It names the interface as netplan does, without saying which one that is.
+            let id = found.as_ref().map_or(link, |found| &found.id);
+            ours = netplan::read(&text, id, None).map_err(unreadable)?.and_then(|said| said.mtu);
+        } else if let Some(said) = netplan::read(&text, link, mac).map_err(unreadable)? {
+            // A later file adds to an earlier one.
+            let mtu = said.mtu.or(found.and_then(|found| found.mtu));
+            found = Some(netplan::Said { mtu, ..said });
+        }
+    }
+    Ok(found.map(|said| {
+        let netplan::Said { kind, id, mtu: theirs } = said;
+        (Owner::Netplan { kind, id, theirs }, ours.or(theirs))
+    }))
+}
+
+/// The unit that configures an interface: the first by name that matches; one of a name hides others of that name.
+fn find_unit(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner, Option<u32>)>> {
+    let mut units = std::collections::BTreeMap::new();
+    for dir in UNITS {
+        for name in disk.list(dir)?.into_iter().filter(|name| name.ends_with(".network")) {
+            units.entry(name).or_insert(dir);
+        }
+    }
+    for (name, dir) in units {
+        let Some(unit) = text(disk, &format!("{dir}/{name}"))? else { continue };
+        let names = keyfile::all(&unit, "Match", "Name");
+        let by_name = names.iter().flat_map(|names| names.split_whitespace());
+        let macs = ["MACAddress", "PermanentMACAddress"].map(|key| keyfile::all(&unit, "Match", key));
+        let mut by_mac = macs.iter().flatten().flat_map(|macs| macs.split_whitespace());
+        // A unit for everything is a default of the distribution's, not a description of this interface.
+        let named = by_name.filter(|pattern| *pattern != "*").any(|pattern| keyfile::matches(pattern, link));
+        if named || mac.is_some_and(|mac| by_mac.any(|one| one.eq_ignore_ascii_case(mac))) {
+            let own = text(disk, &format!("{}/{name}.d/{UNIT_OWN}", UNITS[0]))?;
+            let said = |text: &str| keyfile::get(text, &["Link"], "MTUBytes").and_then(bytes);
+            let theirs = said(&unit);
+            let mtu = own.as_deref().and_then(said).or(theirs);
+            return Ok(Some((Owner::Networkd { unit: name, theirs }, mtu)));
+        }
+    }
+    Ok(None)
+}
+
+/// As systemd writes sizes: a number, maybe of thousands.
+fn bytes(text: &str) -> Option<u32> {
+    match text.strip_suffix('K') {
+        Some(thousands) => thousands.parse::<u32>().ok()?.checked_mul(1024),
+        None => text.parse().ok(),
+    }
+}
+
+fn interfaces_files(disk: &Disk) -> Result<Vec<String>> {
+    let Some(main) = text(disk, INTERFACES)? else { return Ok(Vec::new()) };
+    let mut files = vec![INTERFACES.to_owned()];
+    for pattern in ifupdown::sources(&main) {
+        let pattern = if pattern.starts_with('/') { pattern } else { format!("/etc/network/{pattern}") };
+        let Some((dir, name)) = pattern.rsplit_once('/') else { continue };
+        let names = disk.list(dir)?.into_iter().filter(|file| keyfile::matches(name, file));
+        files.extend(names.filter(|file| !file.starts_with('.')).map(|file| format!("{dir}/{file}")));
+    }
+    Ok(files)
+}
+
+fn size(mtu: Option<u32>) -> Option<Mtu> {
+    mtu.and_then(|mtu| Mtu::new(mtu).ok())
+}
+
+fn text(disk: &Disk, file: &str) -> Result<Option<String>> {
+    let unreadable = |why: String| PersistError::Unreadable { file: file.to_owned(), why };
+    match disk.read(file) {
+        Ok(Some(bytes)) => String::from_utf8(bytes).map(Some).map_err(|error| unreadable(error.to_string())),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn edit(disk: &Disk, file: &str, change: impl FnOnce(&str) -> String) -> Result<()> {
+    let Found::Entry(Entry::File { mode, contents }) = disk.found(file)? else {
+        let why = "it is not a file any more".to_owned();
+        return Err(PersistError::Unreadable { file: file.to_owned(), why });
+    };
+    let old = String::from_utf8_lossy(&contents).into_owned();
+    let new = change(&old);
+    if new == old { Ok(()) } else { replace(disk, file, new, mode) }
+}
+
+/// A file that is ours alone.
+fn own_file(disk: &Disk, file: &str, text: Option<String>, mode: u32) -> Result<()> {
+    let dir = file.rsplit_once('/').map_or("/", |(dir, _)| dir);
+    match text {
+        Some(text) => {
+            disk.run(&[Op::MakeDir(dir.to_owned())])?;
+            replace(disk, file, text, mode)
+        }
+        None => Ok(disk.run(&[Op::Remove(file.to_owned()), Op::SyncDir(dir.to_owned())])?),
+    }
+}
+
+/// Replaces a file as a whole: after power loss it is the old one or the new one.
+fn replace(disk: &Disk, file: &str, text: String, mode: u32) -> Result<()> {
+    let (dir, name) = file.rsplit_once('/').unwrap_or(("", file));
+    let above = dir.rsplit_once('/').map_or("/", |(above, _)| above);
+    // Services read every file of a directory, and most leave out what begins with a dot.
+    let staged = format!("{dir}/.{name}.netferry-new");
+    disk.run(&[
+        Op::SyncDir(above.to_owned()),
+        Op::Make { path: staged.clone(), entry: Entry::File { mode, contents: text.into_bytes() } },
+        Op::SyncFile(staged.clone()),
+        Op::Rename { from: staged, to: file.to_owned() },
+        Op::SyncDir(dir.to_owned()),
+    ])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Disk) {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let disk = Disk::open(dir.path()).unwrap();
+        (dir, disk)
+    }
+
+    fn files(root: &Path) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut dirs = vec![root.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else {
+                    let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+                    found.push((name, std::fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Each service's own way: said, changed, changed back, and taken away again.
+    #[test]
+    fn whoever_owns_an_interface_says_another_mtu_and_then_again_what_it_said() {
+        let unit = "[Match]\nName=eth*\n\n[Network]\nDHCP=yes\n\n[Link]\nMTUBytes=1500\n";
+        let hosts: [(&str, &[(&str, &str)], Option<u32>); 5] = [
+            (
+                "ifupdown",
+                &[
+                    ("/etc/network/interfaces", "source interfaces.d/*\n"),
+                    ("/etc/network/interfaces.d/lan", "iface eth0 inet static\n    mtu 1500\n"),
+                ],
+                Some(1500),
+            ),
+            (
+                "keyfile",
+                &[(
+                    "/etc/NetworkManager/system-connections/a.nmconnection",
+                    "[connection]\ninterface-name=eth0\n\n[ipv4]\nmethod=auto\n",
+                )],
+                None,
+            ),
+            ("networkd", &[("/usr/lib/systemd/network/10-lan.network", unit)], Some(1500)),
+            (
+                "netplan",
+                &[(
+                    "/etc/netplan/50-cloud-init.yaml",
+                    "network: {version: 2, ethernets: {eth0: {dhcp4: true}}}\n",
+                )],
+                None,
+            ),
+            (
+                "netplan before the unit it makes",
+                &[
+                    ("/etc/netplan/50.yaml", "network: {version: 2, ethernets: {eth0: {mtu: 1500}}}\n"),
+                    ("/run/systemd/network/10-netplan-eth0.network", unit),
+                ],
+                Some(1500),
+            ),
+        ];
+        for (what, before, said) in hosts {
+            let (dir, disk) = host(before);
+            let untouched = files(dir.path());
+            let first = find(&disk, "eth0", None).unwrap().expect(what);
+            assert_eq!(first.mtu.map(Mtu::bytes), said, "{what}");
+            for mtu in [9000, 1400] {
+                let mtu = Mtu::new(mtu).ok();
+                set(&disk, "eth0", &first.owner, mtu).unwrap();
+                let now = find(&disk, "eth0", None).unwrap().unwrap();
+                assert_eq!(now, Configured { mtu, owner: first.owner.clone() }, "{what}");
+            }
+            set(&disk, "eth0", &first.owner, first.mtu).unwrap();
+            assert_eq!(find(&disk, "eth0", None).unwrap().unwrap(), first, "{what}");
+            assert_eq!(files(dir.path()), untouched, "{what}: nothing of ours is left");
+        }
+    }
+
+    #[test]
+    fn an_interface_that_nobody_describes_is_nobodys() {
+        let all = "[Match]\nName=*\n";
+        let (_dir, disk) = host(&[
+            ("/etc/network/interfaces", "iface lo inet loopback\n"),
+            ("/usr/lib/systemd/network/80-all.network", all),
+        ]);
+        assert_eq!(find(&disk, "eth0", None).unwrap(), None);
+        let (_dir, empty) = host(&[]);
+        assert_eq!(find(&empty, "eth0", None).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_does_not_last_is_refused_by_its_file() {
+        let (_dir, disk) = host(&[("/etc/netplan/a.yaml", "network: [\n")]);
+        let said = find(&disk, "eth0", None).unwrap_err().to_string();
+        assert!(said.starts_with("/etc/netplan/a.yaml cannot be read: "), "{said}");
+        let fleeting = "/run/NetworkManager/system-connections/a.nmconnection";
+        let (_dir, disk) = host(&[(fleeting, "[connection]\ninterface-name=eth0\n")]);
+        let found = find(&disk, "eth0", None).unwrap().unwrap();
+        let said = set(&disk, "eth0", &found.owner, Mtu::new(9000).ok()).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            format!(
+                "{fleeting} describes eth0 only until the next restart: describe it below /etc/NetworkManager"
+            )
+        );
+        let (dir, disk) = host(&[("/etc/network/interfaces", "iface eth0 inet static\n")]);
+        let found = find(&disk, "eth0", None).unwrap().unwrap();
+        std::fs::remove_file(dir.path().join("etc/network/interfaces")).unwrap();
+        std::fs::create_dir(dir.path().join("etc/network/interfaces")).unwrap();
+        let said = set(&disk, "eth0", &found.owner, None).unwrap_err().to_string();
+        assert_eq!(said, "/etc/network/interfaces cannot be read: it is not a file any more");
+    }
+}

@@ -1,0 +1,93 @@
+//! netplan: `/etc/netplan/*.yaml`, of which a later one adds to an earlier one. Pure.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The kinds of interfaces, as netplan calls them.
+const KINDS: [&str; 6] = ["ethernets", "vlans", "bonds", "bridges", "vrfs", "dummy-devices"];
+
+#[derive(Deserialize, Default)]
+struct File {
+    network: Option<BTreeMap<String, serde_json::Value>>,
+}
+
+/// What a file says of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Said {
+    /// Under which heading.
+    pub(super) kind: &'static str,
+    /// By which name: netplan's own, which need not be the interface's.
+    pub(super) id: String,
+    pub(super) mtu: Option<u32>,
+}
+
+/// What a file says of an interface; nothing if it does not describe it.
+///
+/// # Errors
+/// If it is not YAML, in its parser's words.
+pub(super) fn read(text: &str, link: &str, mac: Option<&str>) -> Result<Option<Said>, String> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let network = file.network.unwrap_or_default();
+    for kind in KINDS {
+        let Some(interfaces) = network.get(kind).and_then(|interfaces| interfaces.as_object()) else {
+            continue;
+        };
+        for (id, body) in interfaces {
+            let text = |name: &str| body.get(name).and_then(|value| value.as_str());
+            let of = body.get("match");
+            let matched = |name: &str| of.and_then(|of| of.get(name)).and_then(|value| value.as_str());
+            let by_mac = matched("macaddress").zip(mac).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+            let by_name = matched("name").is_some_and(|pattern| super::keyfile::matches(pattern, link));
+            if id == link && of.is_none() || text("set-name") == Some(link) || by_mac || by_name {
+                let mtu = body.get("mtu").and_then(|mtu| u32::try_from(mtu.as_u64()?).ok());
+                return Ok(Some(Said { kind, id: id.clone(), mtu }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A file of our own that says one MTU of one interface.
+pub(super) fn own(said: &Said, mtu: u32) -> String {
+    let id = serde_json::Value::String(said.id.clone());
+    format!(
+        "# Written by netferry host-init.\nnetwork:\n  version: 2\n  {}:\n    {id}:\n      mtu: {mtu}\n",
+        said.kind
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_found_by_its_name_its_pattern_or_its_hardware_address() {
+        let text = "
+network:
+  version: 2
+  renderer: networkd
+  ethernets:
+    eth0: {dhcp4: true, mtu: 1500}
+    lan:
+      match: {macaddress: \"0A:00:00:00:00:01\"}
+      set-name: lan0
+    any: {match: {name: en*}}
+  vlans:
+    vlan5: {id: 5, link: eth0}
+";
+        let said = |kind, id: &str, mtu| Some(Said { kind, id: id.into(), mtu });
+        for (link, mac, found) in [
+            ("eth0", None, said("ethernets", "eth0", Some(1500))),
+            ("lan0", None, said("ethernets", "lan", None)),
+            ("x", Some("0a:00:00:00:00:01"), said("ethernets", "lan", None)),
+            ("enp3s0", None, said("ethernets", "any", None)),
+            ("vlan5", None, said("vlans", "vlan5", None)),
+            ("lan", None, None),
+        ] {
+            assert_eq!(read(text, link, mac).unwrap(), found, "{link}");
+        }
+        let own = own(&said("vlans", "vlan5", None).unwrap(), 9000);
+        assert_eq!(read(&own, "vlan5", None).unwrap(), said("vlans", "vlan5", Some(9000)));
+        assert!(read("network: [", "eth0", None).is_err());
+    }
+}

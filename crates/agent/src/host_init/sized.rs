@@ -1,0 +1,241 @@
+//! What the host runs at from this boot on.
+//!
+//! The file the machine configuration brought is read once, here. What the uplink ran at before a change is kept before
+//! the host's own configuration is told anything else; what is running is written down last.
+
+use std::path::{Path, PathBuf};
+
+use netferry_core::mtu::boot::{self as decide, BootFacts, BootStep, Booted, Saved};
+use netferry_core::mtu::file::{self, HostFile, Unreadable};
+use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
+use netferry_kernel::link::{Kind, Link};
+use netferry_kernel::{IfName, Kernel, Objects};
+
+use super::persist::{self, PersistError};
+use crate::boot;
+use crate::machine::{Disk, DiskError, StoreError, store};
+use crate::sizes::{self, SizeError};
+
+/// Why the sizes a host is to run at could not be found out or set.
+#[derive(Debug, thiserror::Error)]
+pub enum SizesError {
+    /// The file cannot be understood. The node must not go on with half of what it was told.
+    #[error(transparent)]
+    File(#[from] Unreadable),
+    /// The uplink runs at a size we cannot work with.
+    #[error("link {link}: {source}")]
+    Uplink {
+        /// Which.
+        link: IfName,
+        /// Its size.
+        #[source]
+        source: OutOfRange,
+    },
+    /// The host's own configuration.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// The size before the change.
+    #[error(transparent)]
+    Saved(#[from] boot::SavedError),
+    /// The kernel.
+    #[error(transparent)]
+    Kernel(#[from] SizeError),
+    /// A file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// What a loss of power left half done.
+    #[error("putting in order what a loss of power left half done")]
+    Recover(#[source] StoreError),
+    /// What is running could not be written down or read.
+    #[error("writing down what this boot runs at in {}", run.display())]
+    Record {
+        /// Where.
+        run: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl SizesError {
+    /// Was nothing changed, because what is asked cannot be carried out?
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            SizesError::File(_)
+            | SizesError::Uplink { .. }
+            | SizesError::Saved(_)
+            | SizesError::Persist(
+                PersistError::Nobody { .. } | PersistError::Unreadable { .. } | PersistError::Fleeting { .. },
+            )
+            | SizesError::Kernel(SizeError::TooLarge { .. } | SizeError::Size { .. }) => true,
+            SizesError::Persist(PersistError::Disk(_))
+            | SizesError::Kernel(SizeError::Kernel { .. } | SizeError::Record { .. })
+            | SizesError::Disk(_)
+            | SizesError::Recover(_)
+            | SizesError::Record { .. } => false,
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, SizesError>;
+
+/// Mends what a loss of power left of the host's files, and notes which configuration this boot found in force.
+pub(super) fn mend(root: &Path, run: &Path) -> Result<Disk> {
+    let disk = Disk::open(root)?;
+    store::recover(&disk).map_err(SizesError::Recover)?;
+    store::note_boot(&disk, run).map_err(SizesError::Recover)?;
+    Ok(disk)
+}
+
+/// What is known before the uplink is.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    disk: Disk,
+    run: PathBuf,
+    file: Option<HostFile>,
+    saved: Option<Saved>,
+    /// What this boot runs at, if an earlier run of this boot got so far. It stays so until the next one, whatever the
+    /// file says by now.
+    booted: Option<Booted>,
+}
+
+impl Sizes {
+    /// Mends what a loss of power left of the host's files, and reads what they say.
+    pub(super) fn read(root: &Path, run: &Path) -> Result<Sizes> {
+        let disk = mend(root, run)?;
+        let record = |source| SizesError::Record { run: run.to_owned(), source };
+        let text = disk.read(file::PATH)?;
+        let file = text.map(|text| HostFile::parse(&String::from_utf8_lossy(&text))).transpose()?;
+        let saved = boot::saved(&disk)?;
+        let booted = boot::read(run).map_err(record)?;
+        Ok(Sizes { disk, run: run.to_owned(), file, saved, booted })
+    }
+
+    /// Is the host told to run at anything but what it has?
+    pub(super) fn asks(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.target.or(file.mtu).or(file.routable).is_some())
+    }
+
+    /// Takes the uplink to what it is to run at.
+    pub(super) fn take(
+        &self,
+        kernel: &Kernel,
+        uplink: &Link,
+        step: &mut impl FnMut(&str),
+    ) -> Result<Took<'_>> {
+        let mac = uplink.mac.map(|mac| mac.to_string());
+        let mtu = Mtu::new(uplink.mtu)
+            .map_err(|source| SizesError::Uplink { link: uplink.name.clone(), source })?;
+        if let Some(booted) = self.booted {
+            self.run_at(kernel, uplink, booted.host, step)?;
+            return Ok(Took { sizes: self, booted, forget: false });
+        }
+        let configured = match persist::find(&self.disk, uplink.name.as_str(), mac.as_deref()) {
+            // Whatever is wrong with it, nobody asks for it to be changed.
+            Err(error) if !self.asks() => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the host's configuration cannot be read");
+                None
+            }
+            found => found?,
+        };
+        let facts = BootFacts {
+            file: self.file.as_ref(),
+            saved: self.saved,
+            uplink: mtu,
+            configured: configured.as_ref().and_then(|configured| configured.mtu),
+        };
+        let steps = decide::boot(&facts);
+        let persists = steps.iter().any(|step| matches!(step, BootStep::Persist(_)));
+        if persists && configured.is_none() {
+            // Before anything was changed.
+            return Err(PersistError::Nobody { link: uplink.name.to_string() }.into());
+        }
+        for one in &steps {
+            if let BootStep::Run(envelope) = one {
+                sizes::fits(kernel, &[&uplink.name], *envelope)?;
+            }
+        }
+        let mut took = None;
+        let mut forget = false;
+        for one in steps {
+            match one {
+                BootStep::Save(saved) => boot::save(&self.disk, &saved)?,
+                BootStep::Persist(mtu) => {
+                    let size = mtu.map_or("no MTU".to_owned(), |mtu| format!("MTU {mtu}"));
+                    step(&format!("letting the host's configuration say {size} of {}", uplink.name));
+                    if let Some(configured) = &configured {
+                        persist::set(&self.disk, uplink.name.as_str(), &configured.owner, mtu)?;
+                    }
+                    self.persist_parents(kernel, uplink, mtu)?;
+                }
+                BootStep::Run(envelope) => self.run_at(kernel, uplink, envelope, step)?,
+                BootStep::Record(booted) => took = Some(booted),
+                BootStep::Forget => forget = true,
+            }
+        }
+        let booted = took.expect("a boot always ends in a record");
+        Ok(Took { sizes: self, booted, forget })
+    }
+
+    fn run_at(
+        &self,
+        kernel: &Kernel,
+        uplink: &Link,
+        at: Envelope,
+        step: &mut impl FnMut(&str),
+    ) -> Result<()> {
+        step(&format!("running {} at MTU {at}", uplink.name));
+        Ok(sizes::run(kernel, &[&uplink.name], at, &self.run)?)
+    }
+
+    /// A VLAN cannot be larger than what it stands on, so that must grow with it. It is never made smaller: others
+    /// stand on it too.
+    fn persist_parents(&self, kernel: &Kernel, uplink: &Link, mtu: Option<Mtu>) -> Result<()> {
+        let Some(mtu) = mtu else { return Ok(()) };
+        let step = || "reading links".to_owned();
+        let links = kernel.links().observe().map_err(|source| SizeError::Kernel { step: step(), source })?;
+        for parent in sizes::managed(&links, &[&uplink.name]).into_iter().filter(|managed| managed.below) {
+            let link = &parent.link;
+            // Ports follow their bond or bridge.
+            if link.master.is_some() || link.mtu >= mtu.bytes() || matches!(link.kind, Kind::Veth) {
+                continue;
+            }
+            let mac = link.mac.map(|mac| mac.to_string());
+            let found = persist::find(&self.disk, link.name.as_str(), mac.as_deref())?;
+            match found {
+                Some(found) if found.mtu.is_some_and(|has| has >= mtu) => {}
+                Some(found) => persist::set(&self.disk, link.name.as_str(), &found.owner, Some(mtu))?,
+                None => return Err(PersistError::Nobody { link: link.name.to_string() }.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the uplink runs at now.
+#[derive(Debug)]
+pub(super) struct Took<'s> {
+    sizes: &'s Sizes,
+    booted: Booted,
+    forget: bool,
+}
+
+impl Took<'_> {
+    /// What links carry.
+    pub(super) fn carries(&self) -> u32 {
+        self.booted.host.carries().bytes()
+    }
+
+    /// Holds what was made meanwhile too, and writes down what is running; what was kept for the change is forgotten
+    /// once it has ended.
+    pub(super) fn record(&self, kernel: &Kernel, links: &[&IfName]) -> Result<()> {
+        let Sizes { disk, run, .. } = self.sizes;
+        sizes::run(kernel, links, self.booted.host, run)?;
+        let record = |source| SizesError::Record { run: run.clone(), source };
+        boot::write(run, &self.booted).map_err(record)?;
+        if self.forget {
+            boot::forget(disk)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! The daemon: looks at what is true, decides, does one thing, and looks again.
+//!
+//! It remembers nothing: what it is told is read from the API before every decision, what the node holds from its disk,
+//! what it runs from this boot's record. One that died, and a host that lost power, go on from wherever they were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use netferry_api::annotation::Annotation;
+use netferry_api::rollout::MachineConfig as Written;
+use netferry_api::rollout::annotations::{
+    ControlPlaneTopology, CurrentConfig, DesiredDrain, PostConfigAction, Reason,
+};
+use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
+use netferry_core::mtu::file::{self, HostFile};
+use netferry_core::rollout::config::MachineConfig;
+use netferry_core::rollout::daemon::{self as core, Facts, Named, Said, Step, backoff};
+use netferry_core::rollout::layout::Drift;
+use netferry_core::rollout::merge::{Rendered, merge};
+use netferry_core::rollout::pool::NodeState;
+use netferry_translate::machine::{NotAMachine, machine, printed_request, printed_state};
+use netferry_translate::machine_config;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::restart::RestartError;
+use super::store::{self, StoreError, told};
+use super::{Disk, DiskError};
+use crate::boot::Running;
+use crate::cluster::Patience;
+
+/// A file by which somebody says to go on although managed files are not as they should be.
+const FORCE: &str = "/run/machine-config-daemon-force";
+/// How often managed files are compared with what they should be although nothing was heard.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long a host may take from being asked to restart until it ends us.
+const RESTART_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How the host is asked to restart.
+pub type Restart = Box<dyn Fn() -> BoxFuture<'static, Result<(), RestartError>> + Send + Sync>;
+
+/// What the daemon works with.
+pub struct Parts {
+    /// Nodes.
+    pub nodes: Api<Node>,
+    /// Configurations.
+    pub configs: Api<Written>,
+    /// Its node.
+    pub name: String,
+    /// The host's files.
+    pub disk: Arc<Disk>,
+    /// Our run directory.
+    pub run: PathBuf,
+    /// What this boot runs at.
+    pub running: Running,
+    /// How the host is asked to restart.
+    pub restart: Restart,
+}
+
+/// What keeps a node from getting further. It is said on the node.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("asking the API about {what}")]
+    Api {
+        what: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error(transparent)]
+    Node(#[from] NotAMachine),
+    #[error("MachineConfig {0} does not exist")]
+    NoConfig(String),
+    #[error("{0}")]
+    Unreconcilable(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("writing down what this boot runs at")]
+    Running(#[source] std::io::Error),
+    #[error("what was written is not what is there: {0}")]
+    Unsound(String),
+    #[error(transparent)]
+    Restart(#[from] RestartError),
+    #[error("the host was asked to restart {} minutes ago and is still up", RESTART_PATIENCE.as_secs() / 60)]
+    StillUp,
+    #[error("a part of the daemon failed")]
+    Part(#[source] tokio::task::JoinError),
+}
+
+/// Whether there is something to do at once.
+enum Next {
+    Again,
+    Wait,
+}
+
+/// Takes the node to the configurations it is told, for as long as it is run.
+pub async fn run(parts: Parts) {
+    let (tell, mut seen) = watch::channel(None);
+    let following = follow(parts.nodes.clone(), parts.name.clone(), tell);
+    let working = async {
+        let mut attempt = 0;
+        loop {
+            match parts.pass().await {
+                Ok(Next::Again) => attempt = 0,
+                Ok(Next::Wait) => {
+                    attempt = 0;
+                    let _ = tokio::time::timeout(EVERY, seen.changed()).await;
+                }
+                Err(trouble) => {
+                    parts.complain(&trouble).await;
+                    // What is told otherwise is worth trying at once; our own complaint is not.
+                    let told = desired(&seen);
+                    let otherwise = seen.wait_for(|node| node.as_ref().map(desired_of) != Some(told.clone()));
+                    let _ = tokio::time::timeout(backoff(attempt), otherwise).await;
+                    attempt += 1;
+                }
+            }
+        }
+    };
+    tokio::join!(following, working);
+}
+
+fn desired(seen: &watch::Receiver<Option<Node>>) -> Option<String> {
+    seen.borrow().as_ref().and_then(desired_of)
+}
+
+fn desired_of(node: &Node) -> Option<String> {
+    let key = netferry_api::rollout::annotations::DesiredConfig::KEY;
+    node.metadata.annotations.as_ref()?.get(key).cloned()
+}
+
+async fn follow(nodes: Api<Node>, name: String, tell: watch::Sender<Option<Node>>) {
+    let events = watch_object(nodes, &name).backoff(Patience::default());
+    pin_mut!(events);
+    while let Some(event) = events.next().await {
+        // An API that does not answer is what the next pass finds out.
+        if let Ok(node) = event {
+            tell.send_replace(node);
+        }
+    }
+}
+
+impl Parts {
+    /// Looks, decides, and does one thing.
+    async fn pass(&self) -> Result<Next, Trouble> {
+        let node = self.nodes.get_opt(&self.name).await.map_err(|source| self.api(&self.name, source))?;
+        // Not registered yet, or removed: nobody tells it anything.
+        let Some(node) = node else { return Ok(Next::Wait) };
+        let machine = machine(&node)?;
+        let current = store::current(&self.disk)?;
+        let desired = match &machine.node.desired {
+            None => None,
+            Some(name) => Some(self.fetch(name, current.as_ref()).await?),
+        };
+        let drift = match &current {
+            Some(current) => store::strayed(&self.disk, current)?,
+            None => Vec::new(),
+        };
+        if drift.is_empty() {
+            self.catch_up()?;
+        }
+        let booted = store::booted(&self.disk, &self.run)?;
+        let running = self.running.get();
+        let silent = |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| {
+            running.is_some_and(|running| quiet(&running, path, new))
+        };
+        let due = |config: &Rendered| core::needs_restart(&booted, config, silent);
+        let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
+        let topology = node.metadata.annotations.as_ref().and_then(|all| all.get(ControlPlaneTopology::KEY));
+        let said = Said {
+            current: machine.node.current.clone(),
+            state: machine.node.state,
+            reason: machine.node.reason.clone(),
+        };
+        let step = core::decide(&Facts {
+            desired: desired.as_ref().map(named).as_ref(),
+            disk: current.as_ref().map(named).as_ref(),
+            restart_due: current.as_ref().is_some_and(due),
+            restart_needed: desired.as_ref().is_some_and(due),
+            drift: &drift,
+            forced: self.disk.present(FORCE)?,
+            said: &said,
+            asked: machine.asked.as_ref(),
+            fulfilled: machine.fulfilled.as_ref(),
+            alone: topology.is_some_and(|topology| topology == ControlPlaneTopology::SINGLE_REPLICA),
+        });
+        match step {
+            Step::Rest | Step::AwaitDrain => return Ok(Next::Wait),
+            Step::Say(said) => self.say(&said).await?,
+            Step::Ask(request) => {
+                tracing::info!(?request, "asking the drain controller");
+                self.write([DesiredDrain(printed_request(&request)).entry()].into()).await?;
+            }
+            Step::Take => {
+                let new = desired.expect("only what is told is taken");
+                self.take(new, &booted).await?;
+            }
+            Step::Restart => self.restart().await?,
+        }
+        Ok(Next::Again)
+    }
+
+    /// The configuration of a name, and whether it can be carried out.
+    async fn fetch(&self, name: &str, current: Option<&Rendered>) -> Result<Rendered, Trouble> {
+        // Its name says what is in it, and the node has it already.
+        if let Some(current) = current.filter(|current| current.name == name) {
+            return Ok(current.clone());
+        }
+        let found = self.configs.get_opt(name).await;
+        let found = found.map_err(|source| self.api(&format!("MachineConfig {name}"), source))?;
+        let written = found.ok_or_else(|| Trouble::NoConfig(name.to_owned()))?;
+        let wrong = |error: &(dyn std::error::Error + 'static)| Trouble::Unreconcilable(told(error));
+        let rendered = machine_config::rendered(&written).map_err(|error| wrong(&error))?;
+        let alone = MachineConfig {
+            name: rendered.name.clone(),
+            role: String::new(),
+            spec: rendered.spec.clone(),
+            epoch: rendered.epoch,
+        };
+        // Rendered ones were checked; somebody may have written into this one since.
+        if let Err(refusals) = merge("", &[alone]) {
+            let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            return Err(Trouble::Unreconcilable(said.join("; ")));
+        }
+        Ok(rendered)
+    }
+
+    /// Takes over what needs no restart.
+    fn catch_up(&self) -> Result<(), Trouble> {
+        let Some(booted) = self.running.get() else { return Ok(()) };
+        let Some(text) = self.disk.read(file::PATH)? else { return Ok(()) };
+        // What cannot be read is left to the boot to refuse.
+        let Ok(file) = HostFile::parse(&String::from_utf8_lossy(&text)) else { return Ok(()) };
+        if let Some(CatchUp { booted, forget }) = catch_up(&booted, &file) {
+            tracing::info!(
+                epoch = booted.epoch,
+                "what the node runs is what it is told; taken over without a restart"
+            );
+            self.running.set(booted).map_err(Trouble::Running)?;
+            if forget {
+                crate::boot::forget(&self.disk)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&self, new: Rendered, booted: &Rendered) -> Result<(), Trouble> {
+        tracing::info!(config = new.name, epoch = new.epoch, "taking a configuration");
+        let (disk, booted) = (Arc::clone(&self.disk), booted.name.clone());
+        // A disk may take its time, and others share this thread.
+        let done = tokio::task::spawn_blocking(move || {
+            store::take(&disk, &new)?;
+            let wrong = store::strayed(&disk, &new)?;
+            let needed = BTreeSet::from([new.name.as_str(), booted.as_str()]);
+            store::forget_others(&disk, &needed)?;
+            Ok::<_, StoreError>(wrong)
+        });
+        let wrong = done.await.map_err(Trouble::Part)??;
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(Trouble::Unsound(listed(&wrong))),
+        }
+    }
+
+    async fn restart(&self) -> Result<(), Trouble> {
+        tracing::info!("asking the host to restart");
+        let action = PostConfigAction::from(PostConfigAction::REBOOTING.to_owned());
+        self.write([action.entry()].into()).await?;
+        (self.restart)().await?;
+        tokio::time::sleep(RESTART_PATIENCE).await;
+        Err(Trouble::StillUp)
+    }
+
+    async fn say(&self, said: &Said) -> Result<(), Trouble> {
+        tracing::info!(state = ?said.state, current = ?said.current, reason = said.reason, "saying so");
+        let mut annotations = BTreeMap::from([Reason::new(&said.reason).entry()]);
+        annotations.extend(said.state.map(|state| printed_state(state).entry()));
+        let current = said.current.as_deref().and_then(|current| CurrentConfig::parse(current).ok());
+        annotations.extend(current.map(|current| current.entry()));
+        if said.state == Some(NodeState::Done) {
+            annotations.extend([PostConfigAction::from(String::new()).entry()]);
+        }
+        self.write(annotations).await
+    }
+
+    /// Says what is wrong, if anybody can be told.
+    async fn complain(&self, trouble: &Trouble) {
+        let text = told(trouble);
+        tracing::error!(why = text, "the node does not get further");
+        let state = match trouble {
+            Trouble::Unreconcilable(_) => NodeState::Unreconcilable,
+            Trouble::Api { .. } => return,
+            Trouble::Node(_)
+            | Trouble::NoConfig(_)
+            | Trouble::Store(_)
+            | Trouble::Disk(_)
+            | Trouble::Running(_)
+            | Trouble::Unsound(_)
+            | Trouble::Restart(_)
+            | Trouble::StillUp
+            | Trouble::Part(_) => NodeState::Degraded,
+        };
+        let said = Said { current: None, state: Some(state), reason: text };
+        if let Err(error) = self.say(&said).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "nobody could be told");
+        }
+    }
+
+    async fn write(&self, annotations: BTreeMap<String, String>) -> Result<(), Trouble> {
+        let patch: Value = json!({ "metadata": { "annotations": annotations } });
+        let params =
+            PatchParams { field_manager: Some("netferry-machine".to_owned()), ..PatchParams::default() };
+        let written = self.nodes.patch_metadata(&self.name, &params, &Patch::Merge(patch)).await;
+        written.map(drop).map_err(|source| self.api(&self.name, source))
+    }
+
+    fn api(&self, what: &str, source: kube::Error) -> Trouble {
+        Trouble::Api { what: what.to_owned(), source }
+    }
+}
+
+fn listed(drift: &[Drift]) -> String {
+    drift.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

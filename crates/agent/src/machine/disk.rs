@@ -1,0 +1,254 @@
+//! A host's files, by the operations a configuration is written with.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
+
+use netferry_core::rollout::journal::Op;
+use netferry_core::rollout::layout::{Entry, Found};
+
+/// The permissions of directories that are made.
+const DIRECTORY: u32 = 0o755;
+
+/// A host's files below a root.
+///
+/// Symbolic links in a path lead where they lead on that host, also where its root is not ours: a daemon in a container
+/// that follows `/etc/x -> /usr/lib/x` must end up in the host's `/usr`.
+#[derive(Debug)]
+pub struct Disk {
+    root: OwnedFd,
+    shown: PathBuf,
+    #[cfg(test)]
+    pub(super) done: std::sync::Mutex<Vec<Op>>,
+}
+
+/// An operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} {path}")]
+pub struct DiskError {
+    doing: &'static str,
+    path: String,
+    #[source]
+    source: io::Error,
+}
+
+impl DiskError {
+    fn new(doing: &'static str, path: &str, source: impl Into<io::Error>) -> DiskError {
+        DiskError { doing, path: path.to_owned(), source: source.into() }
+    }
+}
+
+type Result<T> = std::result::Result<T, DiskError>;
+
+impl Disk {
+    /// The host whose root is at `root`.
+    ///
+    /// # Errors
+    /// If there is no such directory.
+    pub fn open(root: &Path) -> Result<Disk> {
+        let file = File::open(root).map_err(|e| DiskError::new("opening", &root.to_string_lossy(), e))?;
+        Ok(Disk {
+            root: file.into(),
+            shown: root.to_owned(),
+            #[cfg(test)]
+            done: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Where its root is.
+    pub fn root(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Does one operation.
+    pub fn apply(&self, op: &Op) -> Result<()> {
+        #[cfg(test)]
+        self.done.lock().expect("no test panics while it holds this").push(op.clone());
+        match op {
+            Op::MakeDir(path) => self.make_dir(path),
+            Op::Make { path, entry } => self.make(path, entry),
+            Op::SyncFile(path) => self.within("synchronising", path, |dir, name| {
+                let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+                File::from(openat(dir, name, flags, Mode::empty())?).sync_all()
+            }),
+            Op::Link { from, to } => self.link(from, to),
+            Op::Rename { from, to } => {
+                let (dir, old) = self.parent("renaming", from)?;
+                let (same, new) = self.parent("renaming", to)?;
+                renameat(&dir, old, &same, new).map_err(|e| DiskError::new("renaming", from, e))
+            }
+            Op::Remove(path) => self.remove("removing", path, UnlinkatFlags::NoRemoveDir),
+            Op::RemoveDir(path) => self.remove("removing directory", path, UnlinkatFlags::RemoveDir),
+            Op::SyncDir(path) => match self.directory(path) {
+                Ok(dir) => File::from(dir).sync_all().map_err(|e| DiskError::new("synchronising", path, e)),
+                Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+                Err(error) => Err(DiskError::new("synchronising", path, error)),
+            },
+        }
+    }
+
+    /// Does all of them, in order, up to the first that fails.
+    pub fn run(&self, ops: &[Op]) -> Result<()> {
+        ops.iter().try_for_each(|op| self.apply(op))
+    }
+
+    /// Whether something is at a path.
+    pub fn present(&self, path: &str) -> Result<bool> {
+        Ok(self.kind(path)?.is_some())
+    }
+
+    /// What is at a path, as far as a configuration goes.
+    pub fn found(&self, path: &str) -> Result<Found> {
+        let Some((kind, mode)) = self.kind(path)? else { return Ok(Found::Nothing) };
+        if kind == SFlag::S_IFLNK {
+            let target = self.within("reading", path, |dir, name| Ok(readlinkat(dir, name)?))?;
+            return Ok(Found::Entry(Entry::Symlink(target.to_string_lossy().into_owned())));
+        }
+        if kind != SFlag::S_IFREG {
+            return Ok(Found::Other);
+        }
+        match self.read(path)? {
+            Some(contents) => Ok(Found::Entry(Entry::File { mode, contents })),
+            None => Ok(Found::Nothing),
+        }
+    }
+
+    /// What is in a file; nothing if there is none.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let read = |dir: &OwnedFd, name: &str| {
+            let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+            let mut contents = Vec::new();
+            File::from(openat(dir, name, flags, Mode::empty())?).read_to_end(&mut contents)?;
+            Ok(contents)
+        };
+        match self.within("reading", path, read) {
+            Ok(contents) => Ok(Some(contents)),
+            Err(error) if nothing_there(&error.source) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names in a directory; none if there is no such directory.
+    pub fn list(&self, path: &str) -> Result<Vec<String>> {
+        let wrong = |error: io::Error| DiskError::new("listing", path, error);
+        let dir = match self.directory(path) {
+            Ok(dir) => dir,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(Vec::new()),
+            Err(error) => return Err(wrong(error.into())),
+        };
+        let mut dir = nix::dir::Dir::from_fd(dir).map_err(|error| wrong(error.into()))?;
+        let mut names = Vec::new();
+        for entry in dir.iter() {
+            let entry = entry.map_err(|error| wrong(error.into()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn kind(&self, path: &str) -> Result<Option<(SFlag, u32)>> {
+        let stat = |dir: &OwnedFd, name: &str| Ok(fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?);
+        match self.within("looking at", path, stat) {
+            Ok(stat) => {
+                let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+                Ok(Some((kind, stat.st_mode & 0o7777)))
+            }
+            Err(error) if nothing_there(&error.source) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_dir(&self, path: &str) -> Result<()> {
+        self.within("making directory", path, |dir, name| {
+            match mkdirat(dir, name, Mode::from_bits_truncate(DIRECTORY)) {
+                Err(Errno::EEXIST) => return Ok(()),
+                made => made?,
+            }
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let made = File::from(openat(dir, name, flags, Mode::empty())?);
+            // Whoever started us may have a narrower mask than the host's own services need.
+            made.set_permissions(std::fs::Permissions::from_mode(DIRECTORY))
+        })
+    }
+
+    fn make(&self, path: &str, entry: &Entry) -> Result<()> {
+        self.within("writing", path, |dir, name| {
+            match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match entry {
+                Entry::Symlink(to) => Ok(symlinkat(to.as_str(), dir, name)?),
+                Entry::File { mode, contents } => {
+                    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+                    // Nobody else reads it before it has the permissions it should have.
+                    let mut file = File::from(openat(dir, name, flags, Mode::from_bits_truncate(0o600))?);
+                    file.write_all(contents)?;
+                    file.set_permissions(std::fs::Permissions::from_mode(*mode))
+                }
+            }
+        })
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        let (dir, old) = self.parent("linking", from)?;
+        let (same, new) = self.parent("linking", to)?;
+        match linkat(&dir, old, &same, new, AtFlags::empty()) {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(error) => Err(DiskError::new("linking", from, error)),
+        }
+    }
+
+    fn remove(&self, doing: &'static str, path: &str, what: UnlinkatFlags) -> Result<()> {
+        let removed = self.within(doing, path, |dir, name| Ok(unlinkat(dir, name, what)?));
+        match removed {
+            Err(error) if nothing_there(&error.source) => Ok(()),
+            Err(error) if matches!(what, UnlinkatFlags::RemoveDir) && in_use(&error.source) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn within<T>(
+        &self,
+        doing: &'static str,
+        path: &str,
+        act: impl FnOnce(&OwnedFd, &str) -> io::Result<T>,
+    ) -> Result<T> {
+        let (dir, name) = self.parent(doing, path)?;
+        act(&dir, name).map_err(|error| DiskError::new(doing, path, error))
+    }
+
+    fn parent<'p>(&self, doing: &'static str, path: &'p str) -> Result<(OwnedFd, &'p str)> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = self.directory(dir).map_err(|error| DiskError::new(doing, path, error))?;
+        Ok((dir, name))
+    }
+
+    fn directory(&self, path: &str) -> nix::Result<OwnedFd> {
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT);
+        openat2(self.root.as_fd(), if path.is_empty() { "/" } else { path }, how)
+    }
+}
+
+fn nothing_there(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn in_use(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy
+    )
+}

@@ -1,0 +1,276 @@
+//! The configurations a host holds: the one in force, and those it may still need.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use netferry_api::annotation::Annotation as _;
+use netferry_api::mtu::annotations::Epoch;
+use netferry_api::rollout::MachineConfig;
+use netferry_core::rollout::config::Spec;
+use netferry_core::rollout::journal::{self, CURRENT, INTENT, Intent, NotAnIntent, Op};
+use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, drift, layout};
+use netferry_core::rollout::merge::Rendered;
+use netferry_translate::machine_config;
+
+use super::disk::{Disk, DiskError};
+
+/// Where configurations are kept as they were told, by name.
+const CONFIGS: &str = "/var/lib/netferry/machine/configs";
+
+/// The file's name in our run directory that says which configuration a boot found in force.
+const BOOTED: &str = "machine-booted";
+/// Where the next one is written before it has its name.
+const STAGED: &str = "/var/lib/netferry/machine/configs/.new";
+
+/// Why what a host holds could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Somebody wrote what only we write.
+    #[error(transparent)]
+    Intent(#[from] NotAnIntent),
+    /// A configuration that was kept cannot be read any more.
+    #[error(
+        "{CONFIGS}/{name}.json cannot be read: {why}; the node must be installed anew, or the file brought back"
+    )]
+    Kept {
+        /// Which.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Taking a configuration failed, and everything was put back.
+    #[error("taking {name} failed and what was there was put back")]
+    Taking {
+        /// Which.
+        name: String,
+        /// What failed.
+        #[source]
+        source: DiskError,
+    },
+    /// Taking a configuration failed, and so did putting everything back. A boot mends it.
+    #[error("taking {name} failed ({first}), and so did putting back what was there; a restart mends it")]
+    Undoing {
+        /// Which.
+        name: String,
+        /// What failed first.
+        first: String,
+        /// What failed then.
+        #[source]
+        source: DiskError,
+    },
+    /// What a boot found in force could not be written down or read.
+    #[error("using {}", file.display())]
+    Run {
+        /// Where.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A name that no configuration has.
+    #[error("{0:?} cannot be the name of a configuration")]
+    Name(String),
+}
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The configuration in force; nothing on a host that never took one.
+pub fn current(disk: &Disk) -> Result<Option<Rendered>> {
+    match current_name(disk)? {
+        None => Ok(None),
+        Some(name) => kept(disk, &name).map(Some),
+    }
+}
+
+/// The name of the configuration in force.
+pub fn current_name(disk: &Disk) -> Result<Option<String>> {
+    let text = disk.read(CURRENT)?;
+    Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()).filter(|name| !name.is_empty()))
+}
+
+/// A configuration that was kept.
+pub fn kept(disk: &Disk, name: &str) -> Result<Rendered> {
+    let wrong = |why: String| StoreError::Kept { name: name.to_owned(), why };
+    let text = disk.read(&kept_at(name)?)?.ok_or_else(|| wrong("it is not there".to_owned()))?;
+    let object: MachineConfig = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let rendered = machine_config::rendered(&object).map_err(|error| wrong(told(&error)))?;
+    match rendered.name == name {
+        true => Ok(rendered),
+        false => Err(wrong(format!("it is {:?}", rendered.name))),
+    }
+}
+
+/// The configuration of a host that never took one.
+pub fn none() -> Rendered {
+    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epoch: 0 }
+}
+
+/// Takes a configuration: keeps it, writes its files and units, removes those that only the former one had. Power loss
+/// at any instruction leaves the old or the new one whole, once [`recover`] has run.
+///
+/// # Errors
+/// If something cannot be written. Everything is then as it was before, unless the error says otherwise.
+pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
+    recover(disk)?;
+    let old = current(disk)?;
+    let old = old.as_ref().map(|old| layout(&old.spec)).unwrap_or_default();
+    let wanted = layout(&new.spec);
+    let ops = take_ops(disk, new, &old, &wanted)?;
+    if let Err(source) = disk.run(&ops) {
+        let (name, first) = (new.name.clone(), told(&source));
+        // Half of it would take the room that everything else needs.
+        let _ = disk.apply(&Op::Remove(STAGED.to_owned()));
+        return Err(match mend(disk) {
+            Ok(()) => StoreError::Taking { name, source },
+            Err(StoreError::Disk(source)) => StoreError::Undoing { name, first, source },
+            Err(other) => other,
+        });
+    }
+    Ok(())
+}
+
+fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
+    for (at, _) in CONFIGS.match_indices('/').skip(1).chain([(CONFIGS.len(), "")]) {
+        let (dir, above) = (&CONFIGS[..at], CONFIGS[..at].rsplit_once('/').map_or("/", |(above, _)| above));
+        if !disk.present(dir)? {
+            ops.push(Op::MakeDir(dir.to_owned()));
+            ops.push(Op::SyncDir(if above.is_empty() { "/".to_owned() } else { above.to_owned() }));
+        }
+    }
+    // Whole before anything names it: the name of a configuration that is in force must lead to it.
+    let (place, staged) = (kept_at(&new.name)?, STAGED.to_owned());
+    ops.push(Op::Make { path: staged.clone(), entry: Entry::File { mode: 0o600, contents: printed(new) } });
+    ops.push(Op::SyncFile(staged.clone()));
+    ops.push(Op::Rename { from: staged, to: place });
+    ops.push(Op::SyncDir(CONFIGS.to_owned()));
+    let present = Presence::on(disk);
+    let intent = journal::intend(old, wanted, &new.name, |path| present.of(path));
+    present.trouble()?;
+    ops.extend(journal::carry_out(&intent, wanted));
+    Ok(ops)
+}
+
+/// Mends what a loss of power left half done: to be called at boot before anything reads a managed file. Nothing to
+/// mend is fine.
+///
+/// # Errors
+/// If a file cannot be read or changed, or what was written down is not ours.
+pub fn recover(disk: &Disk) -> Result<()> {
+    if disk.read(INTENT)?.is_some() {
+        tracing::warn!("taking a configuration was cut off; putting it in order");
+    }
+    mend(disk)
+}
+
+fn mend(disk: &Disk) -> Result<()> {
+    let intent = match disk.read(INTENT)? {
+        None => None,
+        Some(text) => Some(Intent::parse(&String::from_utf8_lossy(&text))?),
+    };
+    let current = current_name(disk)?;
+    let present = Presence::on(disk);
+    let ops = journal::recover(intent.as_ref(), current.as_deref(), |path| present.of(path));
+    present.trouble()?;
+    disk.run(&ops)?;
+    Ok(())
+}
+
+/// Forgets configurations that nobody needs any more.
+pub fn forget_others(disk: &Disk, needed: &BTreeSet<&str>) -> Result<()> {
+    for file in disk.list(CONFIGS)? {
+        let name = file.strip_suffix(".json");
+        if name.is_some_and(|name| !needed.contains(name)) {
+            disk.apply(&Op::Remove(format!("{CONFIGS}/{file}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes down which configuration this boot found in force, once: what is taken later is in force only after the next.
+pub fn note_boot(disk: &Disk, run: &Path) -> Result<()> {
+    let file = run.join(BOOTED);
+    if file.exists() {
+        return Ok(());
+    }
+    let name = current_name(disk)?.unwrap_or_default();
+    let write = || {
+        std::fs::create_dir_all(run)?;
+        let new = run.join(format!(".{BOOTED}.new"));
+        std::fs::write(&new, name)?;
+        std::fs::rename(new, &file)
+    };
+    write().map_err(|source| StoreError::Run { file: file.clone(), source })
+}
+
+/// The configuration this boot found in force; see [`note_boot`].
+pub fn booted(disk: &Disk, run: &Path) -> Result<Rendered> {
+    let file = run.join(BOOTED);
+    let name = std::fs::read_to_string(&file).map_err(|source| StoreError::Run { file, source })?;
+    if name.is_empty() { Ok(none()) } else { kept(disk, &name) }
+}
+
+/// Managed paths that are not as the configuration says.
+pub fn strayed(disk: &Disk, config: &Rendered) -> Result<Vec<Drift>> {
+    let layout = layout(&config.spec);
+    let mut found: BTreeMap<&str, Found> = BTreeMap::new();
+    for path in layout.keys() {
+        found.insert(path, disk.found(path)?);
+    }
+    Ok(drift(&layout, |path| found.get(path).cloned().unwrap_or(Found::Nothing)))
+}
+
+/// Where a configuration is kept. Its name comes from the API and becomes part of a path.
+fn kept_at(name: &str) -> Result<String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.chars().all(legal) {
+        return Err(StoreError::Name(name.to_owned()));
+    }
+    Ok(format!("{CONFIGS}/{name}.json"))
+}
+
+fn printed(config: &Rendered) -> Vec<u8> {
+    let mut object = MachineConfig::new(&config.name, machine_config::printed(&config.spec));
+    let epoch = Epoch::from(config.epoch).entry();
+    object.metadata.annotations = Some(BTreeMap::from([epoch]));
+    serde_json::to_vec(&object).expect("an object of the API is JSON")
+}
+
+/// An error with what caused it.
+pub(super) fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Asks whether paths are there, for planners that know no errors; one that cannot be asked is remembered.
+struct Presence<'d> {
+    disk: &'d Disk,
+    trouble: RefCell<Option<DiskError>>,
+}
+
+impl<'d> Presence<'d> {
+    fn on(disk: &'d Disk) -> Presence<'d> {
+        Presence { disk, trouble: RefCell::default() }
+    }
+
+    fn of(&self, path: &str) -> bool {
+        self.disk.present(path).unwrap_or_else(|error| {
+            self.trouble.borrow_mut().get_or_insert(error);
+            true
+        })
+    }
+
+    fn trouble(self) -> Result<()> {
+        self.trouble.into_inner().map_or(Ok(()), |error| Err(error.into()))
+    }
+}

@@ -1,0 +1,325 @@
+//! The sizes of a host's links and routes, in the kernel.
+//!
+//! [`managed`] says which links carry traffic between hosts, [`run`] takes them and every route out of them to an
+//! envelope in `core`'s order, [`pin`] holds routes that appear later.
+
+mod pin;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use netferry_core::mtu::steps::{self, Step};
+use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
+use netferry_kernel::link::{Kind as LinkKind, Link, Want};
+use netferry_kernel::route::{Kind, LOCAL, Route, RouteMtu};
+use netferry_kernel::sysctl::{Key, Of};
+use netferry_kernel::{Changes, Family, IfName, Kernel, Mark, Objects};
+use serde::{Deserialize, Serialize};
+
+pub use pin::keep;
+
+/// `RTPROT_RA`: made from a router's advertisement. Such a route is the kernel's own, with a lifetime; one that we
+/// wrote in its place would stay for ever, and the next advertisement would make a second one beside it.
+pub(crate) const BY_ROUTER: u8 = 9;
+/// The file's name in our run directory.
+const FILE: &str = "routes.json";
+
+/// A link that carries traffic between hosts, or one below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// The link.
+    pub link: Link,
+    /// How many links it stands on, at most.
+    pub height: u8,
+    /// It stands below one of the uplinks.
+    pub below: bool,
+}
+
+/// Why sizes could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum SizeError {
+    /// A link runs at a size we cannot work with.
+    #[error("link {link}: {source}")]
+    Size {
+        /// Which.
+        link: IfName,
+        /// Its size.
+        #[source]
+        source: OutOfRange,
+    },
+    /// A link's driver does not take the size.
+    #[error("link {link} takes an MTU of at most {most}, and {wanted} is asked")]
+    TooLarge {
+        /// Which.
+        link: IfName,
+        /// What it takes.
+        most: u32,
+        /// What it should.
+        wanted: Mtu,
+    },
+    /// The kernel refused something.
+    #[error("{step}")]
+    Kernel {
+        /// What was being done.
+        step: String,
+        /// Its refusal.
+        #[source]
+        source: netferry_kernel::Error,
+    },
+    /// What routes had before us could not be written down or read.
+    #[error("keeping what routes had in {}", file.display())]
+    Record {
+        /// Where.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+type Result<T> = std::result::Result<T, SizeError>;
+
+fn tell<T>(done: netferry_kernel::Result<T>, step: impl FnOnce() -> String) -> Result<T> {
+    done.map_err(|source| SizeError::Kernel { step: step(), source })
+}
+
+/// The links a host's traffic to others goes through: the uplinks, and what they stand on (parents of VLANs, ports of
+/// bonds and bridges). Pure.
+pub fn managed(links: &[Link], uplinks: &[&IfName]) -> Vec<Managed> {
+    fn lower<'l>(links: &'l [Link], link: &Link) -> Vec<&'l Link> {
+        let gathers = match &link.kind {
+            LinkKind::Bridge(_) => true,
+            LinkKind::Other(kind) => matches!(kind.as_str(), "bond" | "team"),
+            LinkKind::Veth
+            | LinkKind::Vxlan(_)
+            | LinkKind::Macvlan(_)
+            | LinkKind::Tun(_)
+            | LinkKind::Device => false,
+        };
+        // What a veth names is its other end.
+        let parent = link.lower.filter(|_| link.lower_namespace.is_none() && link.kind != LinkKind::Veth);
+        let below =
+            |other: &&Link| Some(other.index) == parent || gathers && other.master == Some(link.index);
+        links.iter().filter(below).collect()
+    }
+    fn height(links: &[Link], link: &Link, depth: u8) -> u8 {
+        if depth == 0 {
+            return 0;
+        }
+        let below = lower(links, link).into_iter().map(|l| height(links, l, depth - 1) + 1);
+        below.max().unwrap_or(0)
+    }
+    const DEEPEST: u8 = 8;
+    let mut found: Vec<Managed> = Vec::new();
+    let mut next: Vec<(&Link, bool)> =
+        links.iter().filter(|link| uplinks.contains(&&link.name)).map(|link| (link, false)).collect();
+    let mut seen = BTreeSet::new();
+    while let Some((link, below)) = next.pop() {
+        if seen.insert(link.index) {
+            found.push(Managed { link: link.clone(), height: height(links, link, DEEPEST), below });
+        }
+        let lower = lower(links, link).into_iter().filter(|lower| !seen.contains(&lower.index));
+        next.extend(lower.map(|lower| (lower, true)));
+    }
+    found.sort_by(|a, b| a.link.name.cmp(&b.link.name));
+    found
+}
+
+/// Whether a route leads out of one of these links, as far as sizes go.
+pub(crate) fn leads_out(route: &Route, links: &BTreeSet<u32>) -> bool {
+    route.table != LOCAL
+        && route.kind == Kind::Unicast
+        && route.hops.iter().any(|hop| hop.link.is_some_and(|link| links.contains(&link)))
+}
+
+/// The routes out of these links whose size we write. Not those that advertisements brought; and of IPv6 none that
+/// shares destination and metric with another, such as the links' own `fe80::/64`: the kernel would replace whichever it
+/// finds first. Both are held by their interface instead ([`hold_advertised`]).
+pub(crate) fn ours_to_write(routes: Vec<Route>, links: &BTreeSet<u32>) -> Vec<Route> {
+    let mut count: BTreeMap<(u32, IpNet, u32), usize> = BTreeMap::new();
+    for route in &routes {
+        *count.entry((route.table, route.to, route.metric)).or_default() += 1;
+    }
+    let alone = |route: &Route| {
+        route.to.addr().is_ipv4() || count.get(&(route.table, route.to, route.metric)) == Some(&1)
+    };
+    let ours = |route: &Route| leads_out(route, links) && route.protocol != BY_ROUTER && alone(route);
+    routes.into_iter().filter(|route| ours(route)).collect()
+}
+
+/// What routes had before we touched them, for as long as the host is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Before(BTreeMap<(u32, IpNet, u32), Option<RouteMtu>>);
+
+#[derive(Serialize, Deserialize)]
+struct BeforeOne {
+    table: u32,
+    to: IpNet,
+    metric: u32,
+    mtu: Option<u32>,
+    locked: bool,
+}
+
+impl Before {
+    fn read(run: &Path) -> io::Result<Before> {
+        let text = match std::fs::read(run.join(FILE)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::default()),
+            Err(error) => return Err(error),
+        };
+        let all: Vec<BeforeOne> = serde_json::from_slice(&text)?;
+        let one = |one: BeforeOne| {
+            let mtu = one.mtu.map(|bytes| RouteMtu { bytes, locked: one.locked });
+            ((one.table, one.to, one.metric), mtu)
+        };
+        Ok(Before(all.into_iter().map(one).collect()))
+    }
+
+    fn write(&self, run: &Path) -> io::Result<()> {
+        let one = |((table, to, metric), mtu): (&(u32, IpNet, u32), &Option<RouteMtu>)| BeforeOne {
+            table: *table,
+            to: *to,
+            metric: *metric,
+            mtu: mtu.map(|mtu| mtu.bytes),
+            locked: mtu.is_some_and(|mtu| mtu.locked),
+        };
+        std::fs::create_dir_all(run)?;
+        let new = run.join(format!(".{FILE}.new"));
+        std::fs::write(&new, serde_json::to_vec(&self.0.iter().map(one).collect::<Vec<_>>())?)?;
+        std::fs::rename(new, run.join(FILE))
+    }
+}
+
+/// Takes links and every route out of them to an envelope. Run again it changes nothing; cut off anywhere, the next run
+/// finishes it.
+///
+/// # Errors
+/// If a link does not take the size, before anything was changed; or if the kernel refuses something.
+pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -> Result<()> {
+    let reading = || "reading links and routes".to_owned();
+    let links = managed(&tell(kernel.links().observe(), reading)?, uplinks);
+    let indices: BTreeSet<u32> = links.iter().map(|managed| managed.link.index).collect();
+    let routes = ours_to_write(tell(kernel.routes().observe(), reading)?, &indices);
+    let lower = links.iter().map(plain).collect::<Result<Vec<steps::Link>>>()?;
+    all_take(&links, wanted)?;
+    let record = |source| SizeError::Record { file: run.join(FILE), source };
+    let mut before = Before::read(run).map_err(record)?;
+    for route in &routes {
+        before.0.entry((route.table, route.to, route.metric)).or_insert(route.mtu);
+    }
+    // Before anything is touched: afterwards nobody can tell what was somebody's own.
+    before.write(run).map_err(record)?;
+    let own = |route: &Route| before.0.get(&(route.table, route.to, route.metric)).copied().flatten();
+    let name = |route: &Route| {
+        let through = |managed: &&Managed| route.hops.iter().any(|hop| hop.link == Some(managed.link.index));
+        links.iter().find(through).map(|managed| managed.link.name.to_string()).unwrap_or_default()
+    };
+    let size = |mtu: Option<RouteMtu>| mtu.and_then(|mtu| Mtu::new(mtu.bytes).ok());
+    let plain: Vec<steps::Route> = routes
+        .iter()
+        .enumerate()
+        .map(|(id, route)| steps::Route {
+            id,
+            to: route.to,
+            link: name(route),
+            mtu: size(route.mtu),
+            own: size(own(route)),
+        })
+        .collect();
+    for step in steps::steps(&lower, &plain, wanted) {
+        match step {
+            Step::Link { name, mtu } => set_link(kernel, &name, mtu)?,
+            Step::Route { id, mtu, locked } => {
+                // Somebody's own, kept as it was with its lock; or ours.
+                let theirs = own(&routes[id]).filter(|own| !locked && Some(own.bytes) == mtu.map(Mtu::bytes));
+                let ours = mtu.map(|mtu| RouteMtu { bytes: mtu.bytes(), locked });
+                replace(kernel, &Route { mtu: theirs.or(ours), ..routes[id].clone() })?;
+            }
+        }
+    }
+    unlock(kernel, &indices, &before)?;
+    hold_advertised(kernel, &links, wanted)
+}
+
+/// Whether the drivers of all links take a size.
+///
+/// # Errors
+/// If one does not.
+pub fn fits(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope) -> Result<()> {
+    let links = tell(kernel.links().observe(), || "reading links".to_owned())?;
+    all_take(&managed(&links, uplinks), wanted)
+}
+
+fn all_take(links: &[Managed], wanted: Envelope) -> Result<()> {
+    let too_large = |link: &&Link| link.max_mtu != 0 && wanted.carries().bytes() > link.max_mtu;
+    match links.iter().map(|managed| &managed.link).find(too_large) {
+        None => Ok(()),
+        Some(link) => {
+            Err(SizeError::TooLarge { link: link.name.clone(), most: link.max_mtu, wanted: wanted.carries() })
+        }
+    }
+}
+
+fn plain(managed: &Managed) -> Result<steps::Link> {
+    let Managed { link, height, below } = managed;
+    let mtu = Mtu::new(link.mtu).map_err(|source| SizeError::Size { link: link.name.clone(), source })?;
+    Ok(steps::Link { name: link.name.to_string(), mtu, height: *height, shared: *below })
+}
+
+fn set_link(kernel: &Kernel, name: &str, mtu: Mtu) -> Result<()> {
+    let step = || format!("giving link {name} MTU {mtu}");
+    let name = IfName::new(name.to_owned()).expect("it is a link's");
+    let have: Vec<Link> = tell(kernel.links().named(&name), step)?.into_iter().collect();
+    let want = [Want::adjust(name.clone()).mtu(mtu.bytes())];
+    tell(kernel.links().apply(&netferry_kernel::link::diff(&want, &have, &Mark::default())), step)
+}
+
+/// Gives a route its size in place. One that went meanwhile is nobody's business any more.
+fn replace(kernel: &Kernel, route: &Route) -> Result<()> {
+    let still = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
+    let there = still.iter().any(|now| {
+        (now.table, now.to, now.metric, now.protocol, &now.hops)
+            == (route.table, route.to, route.metric, route.protocol, &route.hops)
+    });
+    if !there {
+        return Ok(());
+    }
+    let changes = Changes { replace: vec![(route.clone(), route.clone())], ..Changes::default() };
+    tell(kernel.routes().apply(&changes), || format!("giving the route to {} its MTU", route.to))
+}
+
+/// Routes are locked only while a link changes; a run that was cut off then left some behind.
+fn unlock(kernel: &Kernel, links: &BTreeSet<u32>, before: &Before) -> Result<()> {
+    let routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
+    for route in ours_to_write(routes, links) {
+        let theirs = before.0.get(&(route.table, route.to, route.metric)).copied().flatten();
+        if let Some(RouteMtu { bytes, locked: true }) = route.mtu
+            && theirs != route.mtu
+        {
+            replace(kernel, &Route { mtu: Some(RouteMtu { bytes, locked: false }), ..route })?;
+        }
+    }
+    Ok(())
+}
+
+/// The size of routes that router advertisements bring, now and later: an interface's own for IPv6.
+pub(crate) fn advertised(link: &IfName) -> Key {
+    Key::conf(Family::V6, &Of::Link(link.clone()), "mtu")
+}
+
+/// Holds routes whose size we do not write at the pin, now and later. The kernel resets it when the interface's MTU changes, so it is
+/// done after that.
+fn hold_advertised(kernel: &Kernel, links: &[Managed], wanted: Envelope) -> Result<()> {
+    let Some(pin) = wanted.pin() else { return Ok(()) };
+    let keys: Vec<Key> = links.iter().map(|managed| advertised(&managed.link.name)).collect();
+    let step = || format!("holding advertised routes at {pin}");
+    let have = tell(kernel.sysctls().read(&keys), step)?;
+    let held = |value: &String| value.parse::<u32>().is_ok_and(|now| now > pin.bytes());
+    let want = have.into_iter().filter(|(_, value)| held(value)).map(|(key, _)| (key, pin.to_string()));
+    tell(kernel.sysctls().converge_keys(&want.collect()), step).map(drop)
+}

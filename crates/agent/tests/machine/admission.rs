@@ -1,0 +1,167 @@
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use netferry_agent::admission::Door;
+use netferry_agent::boot::{self, Running};
+use netferry_agent::cluster::Written;
+use netferry_core::mtu::Envelope;
+use netferry_core::mtu::record::{Change, Ends, Record, Stage};
+use netferry_core::overlay::topology::Topology;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::world::{MCO, NODE, World, size};
+
+const WAITS: &str = "netferry.dev/mtu-waits";
+
+fn published(mtu: u32) -> Written {
+    let ranges = json!({
+        "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}], "serviceNetwork": ["10.96.0.0/16"],
+    });
+    let mut status = ranges.clone();
+    status["clusterNetworkMTU"] = json!(mtu);
+    serde_json::from_value(json!({"status": status, "spec": ranges})).unwrap()
+}
+
+struct Agent {
+    task: JoinHandle<()>,
+    served: watch::Receiver<Option<Envelope>>,
+    _networks: watch::Sender<Option<Written>>,
+}
+
+impl Agent {
+    fn start(world: &World, published_mtu: u32) -> Agent {
+        let (networks, seen) = watch::channel(Some(published(published_mtu)));
+        let (serve, served) = watch::channel(None);
+        let door = Door {
+            client: world.client.clone(),
+            name: NODE.to_owned(),
+            namespace: "netferry".to_owned(),
+            data: world.dir.path().join("data"),
+            running: Running::open(&world.run()),
+            way_out: Topology::multi_node().way_out,
+            networks: seen,
+        };
+        Agent { task: tokio::spawn(door.keep(serve)), served, _networks: networks }
+    }
+
+    async fn serves(&mut self) -> Envelope {
+        let waiting = self.served.wait_for(Option::is_some);
+        let served =
+            tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it serves").unwrap();
+        served.expect("just waited for")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn apply(world: &World, record: &Record) {
+    let spaces: Api<Namespace> = Api::all(world.client.clone());
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "netferry"}});
+    let _ = spaces.create(&PostParams::default(), &serde_json::from_value(space).unwrap()).await;
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), "netferry");
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied-cluster"},
+        "data": {"mtu": netferry_translate::mtu::printed_record(record)},
+    });
+    let params = PatchParams::apply("test").force();
+    maps.patch("applied-cluster", &params, &Patch::Apply(map)).await.unwrap();
+}
+
+fn spreading() -> Record {
+    let ends = |from, to| Ends { from: size(from), to: size(to) };
+    let change = Change {
+        network: ends(1400, 1300),
+        host: ends(1500, 1500),
+        stage: Stage::Spreading { finish: false },
+        back: false,
+    };
+    Record::settled(size(1400)).with(Some(change))
+}
+
+#[tokio::test]
+async fn a_node_that_was_never_told_serves_at_what_is_published_and_stays_there_until_it_boots() {
+    let world = World::new().await;
+    world.boot(0, None);
+    let mut agent = Agent::start(&world, 1400);
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
+    let record = boot::read(&world.run()).unwrap().unwrap();
+    assert_eq!(record.network, Some(Envelope::settled(size(1400))));
+    drop(agent);
+    // An agent that restarts finds a newer object, and does not follow it.
+    apply(&world, &spreading()).await;
+    let mut agent = Agent::start(&world, 1300);
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
+    assert_eq!(world.annotation(WAITS).await, "");
+}
+
+#[tokio::test]
+async fn a_newcomer_that_does_not_go_with_a_change_waits_until_it_is_done_with_what_it_is_told() {
+    let world = World::new().await;
+    apply(&world, &spreading()).await;
+    // Installed with the old size in its file.
+    world.boot(0, Some(1400));
+    let agent = Agent::start(&world, 1300);
+    let why = "pods here would run at 1400";
+    world.until(WAITS, |said| said.starts_with(why), why).await;
+    assert_eq!(*agent.served.borrow(), None);
+    // It is told, takes it, and boots.
+    world.tell("rendered-worker-1").await;
+    let why = "the node must take the configuration it was told first";
+    world.until(WAITS, |said| said == why, why).await;
+    drop(agent);
+    world.boot(1, None);
+    let span = Envelope::spanning(size(1400), size(1300));
+    let booted = boot::read(&world.run()).unwrap().unwrap();
+    boot::write(&world.run(), &netferry_core::mtu::boot::Booted { network: Some(span), ..booted }).unwrap();
+    let mut agent = Agent::start(&world, 1300);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(*agent.served.borrow(), None, "it has not said that it is done");
+    world.annotate(&format!("{MCO}/currentConfig"), Some("rendered-worker-1")).await;
+    world.annotate(&format!("{MCO}/state"), Some("Done")).await;
+    assert_eq!(agent.serves().await, span);
+    assert_eq!(world.annotation(WAITS).await, "");
+}
+
+#[tokio::test]
+async fn a_host_too_small_for_the_pods_packets_is_said_with_the_numbers() {
+    let world = World::new().await;
+    apply(&world, &Record::settled(size(1480))).await;
+    world.boot(0, None);
+    let _agent = Agent::start(&world, 1480);
+    let why = "the host's uplink has MTU 1500; pods at 1480 need at least 1538";
+    world.until(WAITS, |said| said == why, why).await;
+}
+
+#[tokio::test]
+async fn without_the_api_a_node_goes_by_what_it_last_knew() {
+    let mut world = World::new().await;
+    apply(&world, &spreading()).await;
+    let span = Envelope::spanning(size(1400), size(1300));
+    world.boot(1, None);
+    let booted = boot::read(&world.run()).unwrap().unwrap();
+    let booted = netferry_core::mtu::boot::Booted { network: Some(span), ..booted };
+    boot::write(&world.run(), &booted).unwrap();
+    assert_eq!(Agent::start(&world, 1300).serves().await, span);
+    // An API that answers nothing but errors.
+    let nobody = tower_of_errors();
+    world.client = nobody;
+    assert_eq!(Agent::start(&world, 1300).serves().await, span);
+    let alien = netferry_core::mtu::boot::Booted { network: Some(Envelope::settled(size(9000))), ..booted };
+    boot::write(&world.run(), &alien).unwrap();
+    let agent = Agent::start(&world, 1300);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(*agent.served.borrow(), None, "what it would run does not go with what the others hold");
+}
+
+/// Nobody listens there.
+fn tower_of_errors() -> kube::Client {
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    kube::Client::try_from(config).unwrap()
+}

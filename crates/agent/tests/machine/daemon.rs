@@ -1,0 +1,133 @@
+use std::time::Duration;
+
+use netferry_agent::boot;
+use netferry_core::mtu::file::PATH;
+use serde_json::json;
+
+use crate::world::{MCO, World, below};
+
+const FIRST: &str = "rendered-worker-1";
+const SECOND: &str = "rendered-worker-2";
+
+#[tokio::test]
+async fn a_node_is_drained_takes_its_configuration_restarts_and_says_so() {
+    let mut world = World::new().await;
+    world.boot(0, Some(1400));
+    world.render(FIRST, 0, "/etc/a", "one").await;
+    world.render(SECOND, 0, "/etc/a", "two").await;
+    world.start();
+    world.tell(FIRST).await;
+    world.fulfil(&format!("drain-{FIRST}")).await;
+    world.restarts_are(1).await;
+    assert_eq!(world.file("/etc/a").as_deref(), Some("one"));
+    assert_eq!(world.annotation(&format!("{MCO}/post-config-action")).await, "Rebooting");
+    assert_eq!(world.annotation(&format!("{MCO}/state")).await, "Working");
+
+    // The host goes down and comes up again.
+    world.stop().await;
+    world.boot(0, Some(1400));
+    world.start();
+    world.fulfil(&format!("uncordon-{FIRST}")).await;
+    world.says("state", "Done").await;
+    world.says("currentConfig", FIRST).await;
+    assert_eq!(world.annotation(&format!("{MCO}/post-config-action")).await, "");
+
+    // The next one, with the power lost after it was taken.
+    world.tell(SECOND).await;
+    world.says("desiredDrain", &format!("drain-{SECOND}")).await;
+    assert_eq!(world.file("/etc/a").as_deref(), Some("one"), "nothing is written before the node is drained");
+    world.fulfil(&format!("drain-{SECOND}")).await;
+    world.restarts_are(2).await;
+    world.stop().await;
+    world.boot(0, Some(1400));
+    world.start();
+    world.fulfil(&format!("uncordon-{SECOND}")).await;
+    world.says("currentConfig", SECOND).await;
+    assert_eq!(world.file("/etc/a").as_deref(), Some("two"));
+}
+
+#[tokio::test]
+async fn sizes_the_node_runs_already_are_taken_over_without_a_restart() {
+    let mut world = World::new().await;
+    world.boot(0, Some(1400));
+    world.render(FIRST, 3, PATH, "EPOCH=3\nCNI_MTU=1400\n").await;
+    world.start();
+    world.tell(FIRST).await;
+    world.says("state", "Done").await;
+    world.says("currentConfig", FIRST).await;
+    assert_eq!(world.annotation(&format!("{MCO}/desiredDrain")).await, "", "nobody was drained");
+    world.restarts_are(0).await;
+    let wait = async {
+        while boot::read(&world.run()).unwrap().unwrap().epoch != 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("the epoch is taken over");
+    // Other sizes are not.
+    world.render(SECOND, 4, PATH, "EPOCH=4\nCNI_MTU=1300\n").await;
+    world.tell(SECOND).await;
+    world.says("desiredDrain", &format!("drain-{SECOND}")).await;
+    // And an older order than what the disk holds is refused with both names.
+    world.render("rendered-worker-0", 2, PATH, "EPOCH=2\nCNI_MTU=1400\n").await;
+    world.tell("rendered-worker-0").await;
+    world.says("state", "Degraded").await;
+    let why =
+        "rendered-worker-0 is older (epoch 2) than what this node has taken, rendered-worker-1 (epoch 3)";
+    world.until(&format!("{MCO}/reason"), |said| said.starts_with(why), why).await;
+}
+
+#[tokio::test]
+async fn a_managed_file_that_strays_is_named_until_it_is_as_it_should_be() {
+    let mut world = World::new().await;
+    world.boot(0, None);
+    world.render(FIRST, 0, "/etc/a", "one").await;
+    world.annotate(&format!("{MCO}/controlPlaneTopology"), Some("SingleReplica")).await;
+    world.start();
+    world.tell(FIRST).await;
+    world.restarts_are(1).await;
+    world.stop().await;
+    world.boot(0, None);
+    world.start();
+    world.says("state", "Done").await;
+    std::fs::write(below(&world.root(), "/etc/a"), "mine").unwrap();
+    world.says("state", "Degraded").await;
+    world.says("reason", "/etc/a has other contents").await;
+    // Not even another configuration is taken before somebody has looked at it.
+    world.render(SECOND, 0, "/etc/b", "two").await;
+    world.tell(SECOND).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.file("/etc/b"), None);
+    std::fs::write(below(&world.root(), "/etc/a"), "one").unwrap();
+    world.restarts_are(2).await;
+    assert_eq!((world.file("/etc/a"), world.file("/etc/b").as_deref()), (None, Some("two")));
+}
+
+#[tokio::test]
+async fn what_cannot_be_carried_out_is_said_by_name_and_withdrawing_it_is_enough() {
+    let mut world = World::new().await;
+    world.boot(0, None);
+    world.annotate(&format!("{MCO}/controlPlaneTopology"), Some("SingleReplica")).await;
+    world.start();
+    world.tell("rendered-worker-none").await;
+    world.says("reason", "MachineConfig rendered-worker-none does not exist").await;
+    let fips = json!({"fips": true, "config": {"ignition": {"version": "3.2.0"}}});
+    world.render_spec("rendered-worker-fips", 0, fips).await;
+    world.tell("rendered-worker-fips").await;
+    world.says("reason", "MachineConfig rendered-worker-fips: fips is not supported; remove it").await;
+    world.says("state", "Unreconcilable").await;
+    world.render("rendered-worker-run", 0, "/run/x", "x").await;
+    world.tell("rendered-worker-run").await;
+    let why = "MachineConfig rendered-worker-run: \"/run/x\" cannot be the path of a file: it is not for configurations to write";
+    world.says("reason", why).await;
+    // Something of the host's is in the way, and goes away.
+    std::fs::create_dir_all(below(&world.root(), "/etc/a")).unwrap();
+    world.render(FIRST, 0, "/etc/a", "one").await;
+    world.tell(FIRST).await;
+    world.says("state", "Degraded").await;
+    let why = format!("taking {FIRST} failed and what was there was put back: linking /etc/a");
+    world.until(&format!("{MCO}/reason"), |said| said.starts_with(&why), &why).await;
+    world.restarts_are(0).await;
+    std::fs::remove_dir(below(&world.root(), "/etc/a")).unwrap();
+    world.restarts_are(1).await;
+    assert_eq!(world.file("/etc/a").as_deref(), Some("one"));
+}

@@ -1,0 +1,195 @@
+//! A node in an API of its own, with a disk that is a directory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use netferry_agent::boot::{self, Running};
+use netferry_agent::machine::Disk;
+use netferry_agent::machine::daemon::{self, Parts};
+use netferry_agent::machine::store;
+use netferry_api::rollout::MachineConfig;
+use netferry_apiserver::{ApiServer, Settings};
+use netferry_core::mtu::boot::Booted;
+use netferry_core::mtu::{Envelope, Mtu};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+pub(crate) const NODE: &str = "n1";
+pub(crate) const MCO: &str = "machineconfiguration.openshift.io";
+/// Long enough for a busy machine; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn size(bytes: u32) -> Mtu {
+    Mtu::new(bytes).unwrap()
+}
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) configs: Api<MachineConfig>,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) restarts: Arc<AtomicU32>,
+    daemon: Option<JoinHandle<()>>,
+    _server: ApiServer,
+}
+
+impl World {
+    pub(crate) async fn new() -> World {
+        let server = ApiServer::open(Settings::default()).unwrap();
+        let client = Client::new(server.router(), "default");
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for (_, yaml) in netferry_api::crds() {
+            let definition: CustomResourceDefinition = serde_saphyr::from_str(&yaml).unwrap();
+            if definition.name_any().starts_with("machineconfig") {
+                definitions.create(&PostParams::default(), &definition).await.unwrap();
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["root/etc", "root/var/lib", "run"] {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        let world = World {
+            nodes: Api::all(client.clone()),
+            configs: Api::all(client.clone()),
+            client,
+            dir,
+            restarts: Arc::default(),
+            daemon: None,
+            _server: server,
+        };
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}})).unwrap();
+        world.nodes.create(&PostParams::default(), &node).await.unwrap();
+        world
+    }
+
+    pub(crate) fn root(&self) -> std::path::PathBuf {
+        self.dir.path().join("root")
+    }
+
+    pub(crate) fn run(&self) -> std::path::PathBuf {
+        self.dir.path().join("run")
+    }
+
+    pub(crate) fn disk(&self) -> Disk {
+        Disk::open(&self.root()).unwrap()
+    }
+
+    /// What host-init does at a boot, as far as it concerns the daemon.
+    pub(crate) fn boot(&self, epoch: u64, pods: Option<u32>) {
+        let _ = std::fs::remove_dir_all(self.run());
+        let disk = self.disk();
+        store::recover(&disk).unwrap();
+        store::note_boot(&disk, &self.run()).unwrap();
+        let host = Envelope::settled(size(1500));
+        let network = pods.map(|mtu| Envelope::settled(size(mtu)));
+        let booted = Booted { epoch, network, host, own: size(1500), original: size(1500) };
+        boot::write(&self.run(), &booted).unwrap();
+    }
+
+    pub(crate) fn start(&mut self) {
+        let restarts = Arc::clone(&self.restarts);
+        let parts = Parts {
+            nodes: self.nodes.clone(),
+            configs: self.configs.clone(),
+            name: NODE.to_owned(),
+            disk: Arc::new(self.disk()),
+            run: self.run(),
+            running: Running::open(&self.run()),
+            restart: Box::new(move || {
+                restarts.fetch_add(1, Ordering::SeqCst);
+                Box::pin(async { Ok(()) })
+            }),
+        };
+        self.daemon = Some(tokio::spawn(daemon::run(parts)));
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.abort();
+            let _ = daemon.await;
+        }
+    }
+
+    /// A rendered configuration of one file.
+    pub(crate) async fn render(&self, name: &str, epoch: u64, path: &str, contents: &str) {
+        let source = contents.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let files = json!([{"path": path, "mode": 420, "contents": {"source": format!("data:,{source}")}}]);
+        let spec = json!({"config": {"ignition": {"version": "3.2.0"}, "storage": {"files": files}}});
+        self.render_spec(name, epoch, spec).await;
+    }
+
+    pub(crate) async fn render_spec(&self, name: &str, epoch: u64, spec: Value) {
+        let object = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name, "annotations": {"netferry.dev/epoch": epoch.to_string()}},
+            "spec": spec,
+        });
+        self.configs.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+
+    pub(crate) async fn annotate(&self, key: &str, value: Option<&str>) {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        self.nodes.patch(NODE, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    pub(crate) async fn tell(&self, config: &str) {
+        self.annotate(&format!("{MCO}/desiredConfig"), Some(config)).await;
+    }
+
+    /// What the drain controller says when it has done what it was asked.
+    pub(crate) async fn fulfil(&self, request: &str) {
+        self.says("desiredDrain", request).await;
+        self.annotate(&format!("{MCO}/lastAppliedDrain"), Some(request)).await;
+    }
+
+    pub(crate) async fn annotation(&self, key: &str) -> String {
+        let node = self.nodes.get(NODE).await.unwrap();
+        node.metadata.annotations.unwrap_or_default().remove(key).unwrap_or_default()
+    }
+
+    /// Waits until the node says this under a key of the machine configuration's.
+    pub(crate) async fn says(&self, key: &str, value: &str) {
+        self.until(&format!("{MCO}/{key}"), |now| now == value, value).await;
+    }
+
+    pub(crate) async fn until(&self, key: &str, is_so: impl Fn(&str) -> bool, what: &str) {
+        let mut last = String::new();
+        let wait = async {
+            loop {
+                last = self.annotation(key).await;
+                if is_so(&last) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+            let node = self.nodes.get(NODE).await.unwrap();
+            panic!("{key} is {last:?}, not {what}; {:#?}", node.metadata.annotations);
+        }
+    }
+
+    pub(crate) async fn restarts_are(&self, shall: u32) {
+        let wait = async {
+            while self.restarts.load(Ordering::SeqCst) < shall {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, wait).await;
+        assert_eq!(self.restarts.load(Ordering::SeqCst), shall);
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(below(&self.root(), path)).ok()
+    }
+}
+
+pub(crate) fn below(root: &Path, path: &str) -> std::path::PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
