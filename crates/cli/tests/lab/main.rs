@@ -8,6 +8,7 @@ mod leftovers;
 mod machines;
 mod pods;
 mod repairs;
+mod sizes;
 mod soak_page;
 mod stage;
 mod tampering;

@@ -1,0 +1,98 @@
+//! A node of a lab that is told other sizes.
+
+use netferry_lab::Lab;
+
+use crate::bench::{options, said, until, up};
+use crate::kubectl::{apply, field, kubectl, pod, ready};
+
+const NODE: &str = "node-2";
+
+fn annotation(lab: &Lab, key: &str) -> String {
+    field(lab, "default", &format!("node/{NODE}"), &format!(".metadata.annotations.{}", key.replace('.', "\\.")))
+}
+
+fn annotate(lab: &Lab, key: &str, value: &str) {
+    kubectl(lab, &["annotate", "--overwrite", "node", NODE, &format!("{key}={value}")]);
+}
+
+/// Takes a node to a configuration as a drain controller would that finds nothing to move, and waits until it is done.
+fn roll(lab: &Lab, config: &str, sizes: &str) {
+    const MCO: &str = "machineconfiguration.openshift.io";
+    let epoch = config.rsplit('-').next().expect("a number");
+    let text: String = sizes.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    apply(
+        lab,
+        &format!(
+            "{{apiVersion: {MCO}/v1, kind: MachineConfig, \
+             metadata: {{name: {config}, annotations: {{netferry.dev/epoch: \"{epoch}\"}}}}, \
+             spec: {{config: {{ignition: {{version: 3.2.0}}, storage: {{files: [{{path: \
+             /etc/cno/mtu-migration/config, mode: 420, contents: {{source: \"data:,{text}\"}}}}]}}}}}}}}"
+        ),
+    );
+    annotate(lab, &format!("{MCO}/desiredConfig"), config);
+    for request in [format!("drain-{config}"), format!("uncordon-{config}")] {
+        let mut last = String::new();
+        until(&format!("{request}; it asked for {last}"), || {
+            last = annotation(lab, &format!("{MCO}/desiredDrain"));
+            last == request
+        });
+        annotate(lab, &format!("{MCO}/lastAppliedDrain"), &request);
+    }
+    until(&format!("{config} to be current"), || {
+        annotation(lab, &format!("{MCO}/state")) == "Done"
+            && annotation(lab, &format!("{MCO}/currentConfig")) == config
+    });
+    let epoch = format!("\"epoch\":{epoch}");
+    until(&format!("{epoch} to be observed"), || annotation(lab, "netferry.dev/mtu-observed").contains(&epoch));
+}
+
+/// The MTU of a link, and of the way to an address, inside.
+fn sizes(lab: &Lab, target: &str, link: &str, to: &str) -> (String, String) {
+    let mtu = said(lab, target, &["cat", &format!("/sys/class/net/{link}/mtu")]);
+    let route = said(lab, target, &["ip", "route", "show", to]);
+    let held = route.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or("-");
+    (mtu.trim().to_owned(), held.to_owned())
+}
+
+#[test]
+fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
+    let lab = up(&options(2));
+    pod(&lab, "default", "there", "node-1", "");
+    pod(&lab, "default", "here", NODE, "");
+    let there = ready(&lab, "default", "there").remove(0);
+    ready(&lab, "default", "here");
+    let reaches = || {
+        until("the pod after the restart", || lab.way("here").is_ok());
+        ready(&lab, "default", "here");
+        let at = format!("{there}:8080");
+        until(&format!("an answer from {at}"), || {
+            lab.exec("here", "netferry", &["lab-pod", "probe", "--udp", &at]).is_ok_and(|output| output.status.success())
+        });
+    };
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "-"));
+
+    let phase_one = "EPOCH=1\nTARGET_MTU=1480\nMTU=1500\nROUTABLE_MTU=1480\nCNI_MTU=1400\nCNI_ROUTABLE_MTU=1380\n";
+    roll(&lab, "rendered-worker-1", phase_one);
+    reaches();
+    assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));
+    assert_eq!(sizes(&lab, NODE, "br-ex", "172.30.0.0/16"), pair("1500", "1480"));
+    assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.244.0.0/16"), pair("1400", "1380"));
+    assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.96.0.0/16"), pair("1400", "1380"));
+    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "1380"));
+    let interfaces = said(&lab, NODE, &["cat", "/etc/network/interfaces"]);
+    assert!(interfaces.contains("mtu 1480") && !interfaces.contains("mtu 1500"), "{interfaces}");
+
+    // Any number of boots inside a phase, with or without a goodbye, give the same.
+    lab.power_cut(NODE).expect("the power is cut");
+    crate::bench::ready(&lab);
+    reaches();
+    assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));
+    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "1380"));
+
+    roll(&lab, "rendered-worker-2", "EPOCH=2\nMTU=1480\nCNI_MTU=1380\n");
+    reaches();
+    assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1480", "-"));
+    assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.244.0.0/16"), pair("1380", "-"));
+    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1380", "-"));
+}
