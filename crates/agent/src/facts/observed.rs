@@ -13,7 +13,7 @@ use netferry_core::rollout::journal::Op;
 use netferry_core::rollout::layout::Entry;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
-use netferry_kernel::{Event, IfName, Kernel, Objects, Topics, Watch};
+use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};
 use tokio::sync::watch;
 
 use crate::machine::{Disk, DiskError};
@@ -155,7 +155,7 @@ async fn follow(
     let mut kernel = Watch::open(&sources.kernel, topics)?;
     loop {
         tokio::select! {
-            event = kernel.next() => if let Event::AddressGone(_) = event? { continue },
+            event = kernel.next() => drop(event?),
             changed = sources.running.changed() => if changed.is_err() { return Ok(()) },
             changed = sources.pods.changed() => if changed.is_err() { return Ok(()) },
             _ = sources.facts.changed() => {}

@@ -120,9 +120,9 @@ pub async fn run(parts: Parts) {
                     parts.complain(&trouble).await;
                     // What is told otherwise is worth trying at once; our own complaint is not.
                     let told = desired(&seen);
-                    let otherwise = seen.wait_for(|node| node.as_ref().map(desired_of) != Some(told.clone()));
-                    let _ = tokio::time::timeout(backoff(attempt), otherwise).await;
-                    attempt += 1;
+                    let otherwise = seen.wait_for(|node| node.as_ref().and_then(desired_of) != told);
+                    let otherwise = tokio::time::timeout(backoff(attempt), otherwise).await.is_ok();
+                    attempt = if otherwise { 0 } else { attempt + 1 };
                 }
             }
         }
