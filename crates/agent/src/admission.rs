@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use crate::boot::Running;
 use crate::cluster::{Patience, Written};
 use crate::facts::publish::MANAGER;
+use crate::kept;
 
 /// Where the operator keeps what is applied, in its namespace.
 const APPLIED: &str = "applied-cluster";
@@ -52,19 +53,7 @@ struct Served {
 
 impl Served {
     fn read(data: &Path) -> Served {
-        let text = std::fs::read(data.join(FILE)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-
-    fn write(&self, data: &Path) -> io::Result<()> {
-        use std::io::Write as _;
-        std::fs::create_dir_all(data)?;
-        let new = data.join(format!(".{FILE}.new"));
-        let mut file = std::fs::File::create(&new)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        std::fs::rename(new, data.join(FILE))?;
-        std::fs::File::open(data)?.sync_all()
+        kept::read(data, FILE).ok().flatten().unwrap_or_default()
     }
 }
 
@@ -229,7 +218,7 @@ impl Door {
     fn remember(&self, uid: String, record: Option<&Record>) {
         let now = Served { uid, record: record.map(translate::printed_record) };
         if now != Served::read(&self.data)
-            && let Err(error) = now.write(&self.data)
+            && let Err(error) = kept::write(&self.data, FILE, &now)
         {
             tracing::warn!(error = &error as &dyn std::error::Error, "what is applied was not remembered");
         }

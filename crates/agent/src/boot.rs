@@ -9,10 +9,10 @@ use std::sync::Arc;
 use netferry_core::mtu::boot::{Booted, Saved};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::rollout::journal::Op;
-use netferry_core::rollout::layout::Entry;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::kept;
 use crate::machine::{Disk, DiskError};
 
 /// The file's name in our run directory, which is empty at boot.
@@ -69,12 +69,7 @@ fn envelope(sizes: &Sizes) -> io::Result<Envelope> {
 /// # Errors
 /// If what is there cannot be read.
 pub fn read(run: &Path) -> io::Result<Option<Booted>> {
-    let text = match std::fs::read(run.join(FILE)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let wire: Wire = serde_json::from_slice(&text)?;
+    let Some(wire) = kept::read::<Wire>(run, FILE)? else { return Ok(None) };
     Ok(Some(Booted {
         epoch: wire.epoch,
         network: wire.network.as_ref().map(envelope).transpose()?,
@@ -84,7 +79,7 @@ pub fn read(run: &Path) -> io::Result<Option<Booted>> {
     }))
 }
 
-/// Writes it whole or not at all: a reader must never meet half of it.
+/// Writes it down.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -96,10 +91,7 @@ pub fn write(run: &Path, booted: &Booted) -> io::Result<()> {
         own: booted.own.bytes(),
         original: booted.original.bytes(),
     };
-    std::fs::create_dir_all(run)?;
-    let new = run.join(format!(".{FILE}.new"));
-    std::fs::write(&new, serde_json::to_vec_pretty(&wire)?)?;
-    std::fs::rename(new, run.join(FILE))
+    kept::write(run, FILE, &wire)
 }
 
 /// Why the size before a change could not be read.
@@ -135,20 +127,7 @@ pub fn saved(disk: &Disk) -> Result<Option<Saved>, SavedError> {
 pub fn save(disk: &Disk, saved: &Saved) -> Result<(), DiskError> {
     let wire = WireSaved { original: saved.original.bytes(), configured: saved.configured.map(Mtu::bytes) };
     let contents = serde_json::to_vec(&wire).expect("numbers are JSON");
-    let staged = format!("{DATA}/.mtu-original.new");
-    let mut ops = Vec::new();
-    for (dir, above) in [("/var", "/"), ("/var/lib", "/var"), (DATA, "/var/lib")] {
-        if !disk.present(dir)? {
-            ops.extend([Op::MakeDir(dir.to_owned()), Op::SyncDir(above.to_owned())]);
-        }
-    }
-    ops.extend([
-        Op::Make { path: staged.clone(), entry: Entry::File { mode: 0o600, contents } },
-        Op::SyncFile(staged.clone()),
-        Op::Rename { from: staged, to: SAVED.to_owned() },
-        Op::SyncDir(DATA.to_owned()),
-    ]);
-    disk.run(&ops)
+    disk.replace(SAVED, contents, 0o600)
 }
 
 /// Forgets the hosts' size before the change: it has ended.

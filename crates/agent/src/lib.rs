@@ -13,6 +13,7 @@ pub mod config;
 pub mod facts;
 pub mod host;
 pub mod host_init;
+mod kept;
 pub mod machine;
 pub mod on_host;
 pub mod pods;

@@ -1,14 +1,14 @@
 //! What a node remembers of the cluster, so that it heals itself when it boots without the API.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Written;
+use crate::kept;
 
 /// Why something could not be remembered.
 #[derive(Debug, thiserror::Error)]
@@ -63,19 +63,9 @@ impl Cache {
     }
 }
 
-/// Writes a file so that power loss leaves the old one or the new one.
+/// Remembers something in a file of ours.
 pub(super) fn write_whole(directory: &Path, name: &str, what: &impl Serialize) -> Result<(), CacheError> {
-    let file = directory.join(name);
-    let written = (|| {
-        std::fs::create_dir_all(directory)?;
-        let new = directory.join(format!("{name}.new"));
-        let mut out = File::create(&new)?;
-        out.write_all(&serde_json::to_vec(what)?)?;
-        out.sync_all()?;
-        std::fs::rename(&new, &file)?;
-        File::open(directory)?.sync_all()
-    })();
-    written.map_err(|source| CacheError { file, source })
+    kept::write(directory, name, what).map_err(|source| CacheError { file: directory.join(name), source })
 }
 
 #[cfg(test)]

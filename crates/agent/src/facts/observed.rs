@@ -9,8 +9,6 @@ use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, NicRan
 use netferry_core::mtu::boot::Booted;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::names;
-use netferry_core::rollout::journal::Op;
-use netferry_core::rollout::layout::Entry;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};
@@ -20,8 +18,7 @@ use crate::machine::{Disk, DiskError};
 use crate::sizes::{self, Managed};
 
 /// Where node-feature-discovery looks for what others know of a node.
-const FEATURES: &str = "/etc/kubernetes/node-feature-discovery/features.d";
-const FEATURES_FILE: &str = "netferry";
+const FEATURES: &str = "/etc/kubernetes/node-feature-discovery/features.d/netferry";
 /// Links and routes change one by one; what is true in between is nobody's business.
 const SETTLING: Duration = Duration::from_millis(100);
 /// A setting may change without anybody being told.
@@ -202,125 +199,12 @@ fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
 }
 
 fn write_features(disk: &Disk, text: &str) -> Result<(), DiskError> {
-    let (file, staged) = (format!("{FEATURES}/{FEATURES_FILE}"), format!("{FEATURES}/.{FEATURES_FILE}.new"));
-    if disk.read(&file)?.as_deref() == Some(text.as_bytes()) {
-        return Ok(());
+    match disk.read(FEATURES)?.as_deref() == Some(text.as_bytes()) {
+        true => Ok(()),
+        false => disk.replace(FEATURES, text.into(), 0o644),
     }
-    let dirs = FEATURES.match_indices('/').skip(1).map(|(at, _)| &FEATURES[..at]).chain([FEATURES]);
-    let mut ops: Vec<Op> = dirs.map(|dir| Op::MakeDir(dir.to_owned())).collect();
-    // Not synchronised: after power loss it is written again.
-    ops.push(Op::Make { path: staged.clone(), entry: Entry::File { mode: 0o644, contents: text.into() } });
-    ops.push(Op::Rename { from: staged, to: file });
-    disk.run(&ops)
 }
 
 #[cfg(test)]
-mod tests {
-    use netferry_api::annotation::Annotation as _;
-    use netferry_kernel::Mac;
-    use netferry_kernel::link::Kind;
-    use netferry_kernel::route::Hop;
-
-    use super::*;
-
-    fn name(name: &str) -> IfName {
-        IfName::new(name).unwrap()
-    }
-
-    fn link(index: u32, called: &str, mtu: u32) -> Link {
-        Link {
-            index,
-            name: name(called),
-            kind: Kind::Device,
-            up: true,
-            carrier: true,
-            loopback: false,
-            mtu,
-            min_mtu: 68,
-            max_mtu: 9216,
-            mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
-            master: None,
-            lower: None,
-            lower_namespace: None,
-            group: 0,
-            alias: None,
-            alt_names: BTreeSet::new(),
-        }
-    }
-
-    #[test]
-    fn what_is_observed_says_what_every_managed_link_and_route_has() {
-        let size = |bytes| Mtu::new(bytes).unwrap();
-        let links = [
-            link(2, "eth0", 9000),
-            link(3, "br-ex", 9000),
-            link(4, names::MANAGEMENT_LINK, 8900),
-            link(5, "eth1", 1500),
-        ];
-        let route = |to: &str, link, mtu: Option<u32>| {
-            let route = Route::new(to.parse().unwrap(), vec![Hop::on(link)]);
-            mtu.map_or(route.clone(), |mtu| route.mtu(mtu))
-        };
-        let routes = [
-            route("0.0.0.0/0", 3, Some(1500)),
-            route("::/0", 3, None),
-            route("10.0.0.0/8", 3, Some(1300)),
-            route("10.0.0.0/8", 3, Some(1400)).metric(50),
-            route("10.244.0.0/16", 4, Some(1400)),
-            route("192.0.2.0/24", 5, None),
-        ];
-        let running = Booted {
-            epoch: 4,
-            network: None,
-            host: Envelope::spanning(size(1500), size(9000)),
-            own: size(9000),
-            original: size(1500),
-        };
-        let advertised = BTreeMap::from([(name("br-ex"), 1500)]);
-        let (uplink, port) = (name("br-ex"), name("eth0"));
-        let sight = Sight {
-            links: &links,
-            routes: &routes,
-            uplink: &uplink,
-            port: Some(&port),
-            advertised: &advertised,
-        };
-        let observed = look(&sight, &running, Envelope::spanning(size(1400), size(8900))).unwrap();
-        assert_eq!(observed.epoch(), Some(4));
-        let interfaces: Vec<String> =
-            observed.interfaces().iter().map(|i| format!("{} {:?} {}", i.name, i.role, i.mtu)).collect();
-        let management = format!("{} Management 8900", names::MANAGEMENT_LINK);
-        assert_eq!(interfaces, ["br-ex Uplink 9000", "eth0 Parent 9000", management.as_str()]);
-        let routes: Vec<String> =
-            observed.routes().iter().map(|r| format!("{} {} {:?}", r.to, r.interface, r.mtu)).collect();
-        assert_eq!(
-            routes,
-            [
-                "0.0.0.0/0 br-ex Some(1500)".to_owned(),
-                "10.0.0.0/8 br-ex Some(1400)".to_owned(),
-                format!("10.244.0.0/16 {} Some(1400)", names::MANAGEMENT_LINK),
-                "::/0 br-ex Some(1500)".to_owned(),
-            ]
-        );
-        let annotations = BTreeMap::from([observed.entry()]);
-        let read = netferry_translate::mtu::observed(Some(&annotations)).unwrap().unwrap();
-        assert_eq!((read.epoch, read.host), (4, running.host), "the operator reads what this boot runs at");
-        assert_eq!(
-            features(&observed),
-            "netferry-mtu.pods=8900\nnetferry-mtu.pods-routable=1400\nnetferry-mtu.uplink=9000\n\
-             netferry-mtu.uplink-max=9216\nnetferry-mtu.uplink-min=68\nnetferry-mtu.uplink-routable=1500\n"
-        );
-    }
-
-    #[test]
-    fn node_feature_discovery_finds_its_file() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("etc")).unwrap();
-        let disk = Disk::open(dir.path()).unwrap();
-        for text in ["a=1\n", "a=2\n"] {
-            write_features(&disk, text).unwrap();
-            let file = dir.path().join(&FEATURES[1..]).join(FEATURES_FILE);
-            assert_eq!(std::fs::read_to_string(file).unwrap(), text);
-        }
-    }
-}
+#[path = "observed_tests.rs"]
+mod tests;

@@ -1,12 +1,14 @@
 //! What host-init did at this boot, for whoever comes after it.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use netferry_core::overlay::zone::Datapath;
 use serde::{Deserialize, Serialize};
+
+use crate::kept;
 
 /// The file's name in our run directory, which is empty at boot.
 const FILE: &str = "host-init.json";
@@ -68,22 +70,11 @@ impl From<Moves> for Datapath {
 impl Record {
     /// Reads it; none if host-init did not finish at this boot.
     pub fn read(run: &Path) -> io::Result<Option<Record>> {
-        match fs::read(path(run)) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        kept::read(run, FILE)
     }
 
-    /// Writes it whole or not at all: a reader must never meet half of it.
     pub(super) fn write(&self, run: &Path) -> io::Result<()> {
-        fs::create_dir_all(run)?;
-        let new = run.join(format!(".{FILE}.new"));
-        let mut file = fs::File::create(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(new, path(run))
+        kept::write(run, FILE, self)
     }
 
     pub(super) fn remove(run: &Path) -> io::Result<()> {

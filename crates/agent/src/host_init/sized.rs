@@ -133,7 +133,10 @@ impl Sizes {
         let configured = match persist::find(&self.disk, uplink.name.as_str(), mac.as_deref()) {
             // Whatever is wrong with it, nobody asks for it to be changed.
             Err(error) if !self.asks() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the host's configuration cannot be read");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the host's configuration cannot be read"
+                );
                 None
             }
             found => found?,

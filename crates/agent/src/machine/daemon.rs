@@ -20,6 +20,7 @@ use netferry_api::rollout::MachineConfig as Written;
 use netferry_api::rollout::annotations::{
     ControlPlaneTopology, CurrentConfig, DesiredDrain, PostConfigAction, Reason,
 };
+use netferry_core::error::chain;
 use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
 use netferry_core::mtu::file::{self, HostFile};
 use netferry_core::rollout::config::MachineConfig;
@@ -33,7 +34,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::restart::RestartError;
-use super::store::{self, StoreError, told};
+use super::store::{self, StoreError};
 use super::{Disk, DiskError};
 use crate::boot::Running;
 use crate::cluster::Patience;
@@ -219,7 +220,7 @@ impl Parts {
         let found = self.configs.get_opt(name).await;
         let found = found.map_err(|source| self.api(&format!("MachineConfig {name}"), source))?;
         let written = found.ok_or_else(|| Trouble::NoConfig(name.to_owned()))?;
-        let wrong = |error: &(dyn std::error::Error + 'static)| Trouble::Unreconcilable(told(error));
+        let wrong = |error: &(dyn std::error::Error + 'static)| Trouble::Unreconcilable(chain(error));
         let rendered = machine_config::rendered(&written).map_err(|error| wrong(&error))?;
         let alone = MachineConfig {
             name: rendered.name.clone(),
@@ -295,7 +296,7 @@ impl Parts {
 
     /// Says what is wrong, if anybody can be told.
     async fn complain(&self, trouble: &Trouble) {
-        let text = told(trouble);
+        let text = chain(trouble);
         tracing::error!(why = text, "the node does not get further");
         let state = match trouble {
             Trouble::Unreconcilable(_) => NodeState::Unreconcilable,

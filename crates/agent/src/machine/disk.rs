@@ -99,6 +99,39 @@ impl Disk {
         ops.iter().try_for_each(|op| self.apply(op))
     }
 
+    /// What makes a directory and those above it, as far as they are not there. Durable when it is done.
+    pub fn make_dirs(&self, path: &str) -> Result<Vec<Op>> {
+        let mut ops = Vec::new();
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]).filter(|at| *at > 0);
+        for dir in ends.map(|at| &path[..at]) {
+            if !self.present(dir)? {
+                let above = dir.rsplit_once('/').map_or("", |(above, _)| above);
+                ops.push(Op::MakeDir(dir.to_owned()));
+                ops.push(Op::SyncDir(if above.is_empty() { "/" } else { above }.to_owned()));
+            }
+        }
+        Ok(ops)
+    }
+
+    /// Replaces a file as a whole, and makes its directory: after power loss it is the old one or the new one. Durable
+    /// when it returns.
+    ///
+    /// # Errors
+    /// If it cannot be written; then it is the old one.
+    pub fn replace(&self, path: &str, contents: Vec<u8>, mode: u32) -> Result<()> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        // Services read every file of a directory, and most leave out what begins with a dot.
+        let staged = format!("{dir}/.{name}.netferry-new");
+        let mut ops = self.make_dirs(dir)?;
+        ops.extend([
+            Op::Make { path: staged.clone(), entry: Entry::File { mode, contents } },
+            Op::SyncFile(staged.clone()),
+            Op::Rename { from: staged, to: path.to_owned() },
+            Op::SyncDir(dir.to_owned()),
+        ]);
+        self.run(&ops)
+    }
+
     /// Whether something is at a path.
     pub fn present(&self, path: &str) -> Result<bool> {
         Ok(self.kind(path)?.is_some())

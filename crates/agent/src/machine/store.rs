@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use netferry_api::annotation::Annotation as _;
 use netferry_api::mtu::annotations::Epoch;
 use netferry_api::rollout::MachineConfig;
+use netferry_core::error::chain;
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::journal::{self, CURRENT, INTENT, Intent, NotAnIntent, Op};
 use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, drift, layout};
@@ -14,12 +15,13 @@ use netferry_core::rollout::merge::Rendered;
 use netferry_translate::machine_config;
 
 use super::disk::{Disk, DiskError};
+use crate::kept;
 
 /// Where configurations are kept as they were told, by name.
 const CONFIGS: &str = "/var/lib/netferry/machine/configs";
 
 /// The file's name in our run directory that says which configuration a boot found in force.
-const BOOTED: &str = "machine-booted";
+const BOOTED: &str = "machine-booted.json";
 /// Where the next one is written before it has its name.
 const STAGED: &str = "/var/lib/netferry/machine/configs/.new";
 
@@ -97,7 +99,7 @@ pub fn kept(disk: &Disk, name: &str) -> Result<Rendered> {
     let wrong = |why: String| StoreError::Kept { name: name.to_owned(), why };
     let text = disk.read(&kept_at(name)?)?.ok_or_else(|| wrong("it is not there".to_owned()))?;
     let object: MachineConfig = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    let rendered = machine_config::rendered(&object).map_err(|error| wrong(told(&error)))?;
+    let rendered = machine_config::rendered(&object).map_err(|error| wrong(chain(&error)))?;
     match rendered.name == name {
         true => Ok(rendered),
         false => Err(wrong(format!("it is {:?}", rendered.name))),
@@ -121,7 +123,7 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
     let wanted = layout(&new.spec);
     let ops = take_ops(disk, new, &old, &wanted)?;
     if let Err(source) = disk.run(&ops) {
-        let (name, first) = (new.name.clone(), told(&source));
+        let (name, first) = (new.name.clone(), chain(&source));
         // Half of it would take the room that everything else needs.
         let _ = disk.apply(&Op::Remove(STAGED.to_owned()));
         return Err(match mend(disk) {
@@ -134,14 +136,7 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
 }
 
 fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Result<Vec<Op>> {
-    let mut ops = Vec::new();
-    for (at, _) in CONFIGS.match_indices('/').skip(1).chain([(CONFIGS.len(), "")]) {
-        let (dir, above) = (&CONFIGS[..at], CONFIGS[..at].rsplit_once('/').map_or("/", |(above, _)| above));
-        if !disk.present(dir)? {
-            ops.push(Op::MakeDir(dir.to_owned()));
-            ops.push(Op::SyncDir(if above.is_empty() { "/".to_owned() } else { above.to_owned() }));
-        }
-    }
+    let mut ops = disk.make_dirs(CONFIGS)?;
     // Whole before anything names it: the name of a configuration that is in force must lead to it.
     let (place, staged) = (kept_at(&new.name)?, STAGED.to_owned());
     ops.push(Op::Make { path: staged.clone(), entry: Entry::File { mode: 0o600, contents: printed(new) } });
@@ -193,24 +188,18 @@ pub fn forget_others(disk: &Disk, needed: &BTreeSet<&str>) -> Result<()> {
 
 /// Writes down which configuration this boot found in force, once: what is taken later is in force only after the next.
 pub fn note_boot(disk: &Disk, run: &Path) -> Result<()> {
-    let file = run.join(BOOTED);
-    if file.exists() {
+    if run.join(BOOTED).exists() {
         return Ok(());
     }
     let name = current_name(disk)?.unwrap_or_default();
-    let write = || {
-        std::fs::create_dir_all(run)?;
-        let new = run.join(format!(".{BOOTED}.new"));
-        std::fs::write(&new, name)?;
-        std::fs::rename(new, &file)
-    };
-    write().map_err(|source| StoreError::Run { file: file.clone(), source })
+    kept::write(run, BOOTED, &name).map_err(|source| StoreError::Run { file: run.join(BOOTED), source })
 }
 
 /// The configuration this boot found in force; see [`note_boot`].
 pub fn booted(disk: &Disk, run: &Path) -> Result<Rendered> {
-    let file = run.join(BOOTED);
-    let name = std::fs::read_to_string(&file).map_err(|source| StoreError::Run { file, source })?;
+    let failed = |source| StoreError::Run { file: run.join(BOOTED), source };
+    let name = kept::read::<String>(run, BOOTED).map_err(failed)?;
+    let name = name.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
     if name.is_empty() { Ok(none()) } else { kept(disk, &name) }
 }
 
@@ -238,18 +227,6 @@ fn printed(config: &Rendered) -> Vec<u8> {
     let epoch = Epoch::from(config.epoch).entry();
     object.metadata.annotations = Some(BTreeMap::from([epoch]));
     serde_json::to_vec(&object).expect("an object of the API is JSON")
-}
-
-/// An error with what caused it.
-pub(super) fn told(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Asks whether paths are there, for planners that know no errors; one that cannot be asked is remembered.

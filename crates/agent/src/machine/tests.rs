@@ -1,6 +1,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use netferry_core::error::chain;
 use netferry_core::rollout::config::{File, Spec, Unit};
 use netferry_core::rollout::journal::{CURRENT, INTENT};
 use netferry_core::rollout::layout::Drift;
@@ -161,7 +162,7 @@ fn a_full_disk_is_said_by_name_and_leaves_everything_as_it_was() {
     let large = "x".repeat(2 << 20);
     let too_much = rendered("rendered-worker-large", 3, &[("/etc/large", &large)], vec![]);
     let full = store::take(&disk, &too_much).unwrap_err();
-    let said = store::told(&full);
+    let said = chain(&full);
     assert!(
         said.starts_with("taking rendered-worker-large failed and what was there was put back"),
         "{said}"
@@ -187,8 +188,8 @@ fn a_full_disk_is_said_by_name_and_leaves_everything_as_it_was() {
                 return;
             }
             Err(error) => {
-                assert_eq!(store::current(&disk).unwrap().unwrap(), old, "{}", store::told(&error));
-                assert_eq!(tree(&root), before, "with {pages} pages left: {}", store::told(&error));
+                assert_eq!(store::current(&disk).unwrap().unwrap(), old, "{}", chain(&error));
+                assert_eq!(tree(&root), before, "with {pages} pages left: {}", chain(&error));
             }
         }
     }
@@ -206,7 +207,7 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
     let before = tree(&root);
     for (path, named) in [("/etc/dir", "/etc/dir"), ("/etc/file/inside", "/etc/file")] {
         let config = rendered("rendered-worker-no", 3, &[("/etc/edited", "new"), (path, "x")], vec![]);
-        let said = store::told(&store::take(&disk, &config).unwrap_err());
+        let said = chain(&store::take(&disk, &config).unwrap_err());
         assert!(said.contains(named), "{said}");
         assert_eq!(tree(&root), before, "{path}");
         assert_eq!(store::current(&disk).unwrap().unwrap(), old);

@@ -3,6 +3,7 @@
 //! [`managed`] says which links carry traffic between hosts, [`run`] takes them and every route out of them to an
 //! envelope in `core`'s order, [`pin`] holds routes that appear later.
 
+mod before;
 mod pin;
 
 #[cfg(test)]
@@ -19,15 +20,13 @@ use netferry_kernel::link::{Kind as LinkKind, Link, Want};
 use netferry_kernel::route::{Kind, LOCAL, Route, RouteMtu};
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Changes, Family, IfName, Kernel, Mark, Objects};
-use serde::{Deserialize, Serialize};
 
+use before::{Before, FILE};
 pub use pin::keep;
 
 /// `RTPROT_RA`: made from a router's advertisement. Such a route is the kernel's own, with a lifetime; one that we
 /// wrote in its place would stay for ever, and the next advertisement would make a second one beside it.
 pub(crate) const BY_ROUTER: u8 = 9;
-/// The file's name in our run directory.
-const FILE: &str = "routes.json";
 
 /// A link that carries traffic between hosts, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,49 +151,6 @@ pub(crate) fn ours_to_write(routes: Vec<Route>, links: &BTreeSet<u32>) -> Vec<Ro
     routes.into_iter().filter(|route| ours(route)).collect()
 }
 
-/// What routes had before we touched them, for as long as the host is up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Before(BTreeMap<(u32, IpNet, u32), Option<RouteMtu>>);
-
-#[derive(Serialize, Deserialize)]
-struct BeforeOne {
-    table: u32,
-    to: IpNet,
-    metric: u32,
-    mtu: Option<u32>,
-    locked: bool,
-}
-
-impl Before {
-    fn read(run: &Path) -> io::Result<Before> {
-        let text = match std::fs::read(run.join(FILE)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::default()),
-            Err(error) => return Err(error),
-        };
-        let all: Vec<BeforeOne> = serde_json::from_slice(&text)?;
-        let one = |one: BeforeOne| {
-            let mtu = one.mtu.map(|bytes| RouteMtu { bytes, locked: one.locked });
-            ((one.table, one.to, one.metric), mtu)
-        };
-        Ok(Before(all.into_iter().map(one).collect()))
-    }
-
-    fn write(&self, run: &Path) -> io::Result<()> {
-        let one = |((table, to, metric), mtu): (&(u32, IpNet, u32), &Option<RouteMtu>)| BeforeOne {
-            table: *table,
-            to: *to,
-            metric: *metric,
-            mtu: mtu.map(|mtu| mtu.bytes),
-            locked: mtu.is_some_and(|mtu| mtu.locked),
-        };
-        std::fs::create_dir_all(run)?;
-        let new = run.join(format!(".{FILE}.new"));
-        std::fs::write(&new, serde_json::to_vec(&self.0.iter().map(one).collect::<Vec<_>>())?)?;
-        std::fs::rename(new, run.join(FILE))
-    }
-}
-
 /// Takes links and every route out of them to an envelope. Run again it changes nothing; cut off anywhere, the next run
 /// finishes it.
 ///
@@ -210,11 +166,11 @@ pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -
     let record = |source| SizeError::Record { file: run.join(FILE), source };
     let mut before = Before::read(run).map_err(record)?;
     for route in &routes {
-        before.0.entry((route.table, route.to, route.metric)).or_insert(route.mtu);
+        before.note(route);
     }
     // Before anything is touched: afterwards nobody can tell what was somebody's own.
     before.write(run).map_err(record)?;
-    let own = |route: &Route| before.0.get(&(route.table, route.to, route.metric)).copied().flatten();
+    let own = |route: &Route| before.of(route);
     let name = |route: &Route| {
         let through = |managed: &&Managed| route.hops.iter().any(|hop| hop.link == Some(managed.link.index));
         links.iter().find(through).map(|managed| managed.link.name.to_string()).unwrap_or_default()
@@ -297,7 +253,7 @@ fn replace(kernel: &Kernel, route: &Route) -> Result<()> {
 fn unlock(kernel: &Kernel, links: &BTreeSet<u32>, before: &Before) -> Result<()> {
     let routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
     for route in ours_to_write(routes, links) {
-        let theirs = before.0.get(&(route.table, route.to, route.metric)).copied().flatten();
+        let theirs = before.of(&route);
         if let Some(RouteMtu { bytes, locked: true }) = route.mtu
             && theirs != route.mtu
         {

@@ -8,7 +8,12 @@ use crate::kubectl::{apply, field, kubectl, pod, ready};
 const NODE: &str = "node-2";
 
 fn annotation(lab: &Lab, key: &str) -> String {
-    field(lab, "default", &format!("node/{NODE}"), &format!(".metadata.annotations.{}", key.replace('.', "\\.")))
+    field(
+        lab,
+        "default",
+        &format!("node/{NODE}"),
+        &format!(".metadata.annotations.{}", key.replace('.', "\\.")),
+    )
 }
 
 fn annotate(lab: &Lab, key: &str, value: &str) {
@@ -43,7 +48,9 @@ fn roll(lab: &Lab, config: &str, sizes: &str) {
             && annotation(lab, &format!("{MCO}/currentConfig")) == config
     });
     let epoch = format!("\"epoch\":{epoch}");
-    until(&format!("{epoch} to be observed"), || annotation(lab, "netferry.dev/mtu-observed").contains(&epoch));
+    until(&format!("{epoch} to be observed"), || {
+        annotation(lab, "netferry.dev/mtu-observed").contains(&epoch)
+    });
 }
 
 /// The MTU of a link, and of the way to an address, inside.
@@ -66,13 +73,15 @@ fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
         ready(&lab, "default", "here");
         let at = format!("{there}:8080");
         until(&format!("an answer from {at}"), || {
-            lab.exec("here", "netferry", &["lab-pod", "probe", "--udp", &at]).is_ok_and(|output| output.status.success())
+            lab.exec("here", "netferry", &["lab-pod", "probe", "--udp", &at])
+                .is_ok_and(|output| output.status.success())
         });
     };
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "-"));
 
-    let phase_one = "EPOCH=1\nTARGET_MTU=1480\nMTU=1500\nROUTABLE_MTU=1480\nCNI_MTU=1400\nCNI_ROUTABLE_MTU=1380\n";
+    let phase_one =
+        "EPOCH=1\nTARGET_MTU=1480\nMTU=1500\nROUTABLE_MTU=1480\nCNI_MTU=1400\nCNI_ROUTABLE_MTU=1380\n";
     roll(&lab, "rendered-worker-1", phase_one);
     reaches();
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));

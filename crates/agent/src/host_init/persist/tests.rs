@@ -1,0 +1,123 @@
+use std::path::Path;
+
+use super::*;
+
+fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Disk) {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = dir.path().join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let disk = Disk::open(dir.path()).unwrap();
+    (dir, disk)
+}
+
+fn files(root: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Each service's own way: said, changed, changed back, and taken away again.
+#[test]
+fn whoever_owns_an_interface_says_another_mtu_and_then_again_what_it_said() {
+    let unit = "[Match]\nName=eth*\n\n[Network]\nDHCP=yes\n\n[Link]\nMTUBytes=1500\n";
+    let hosts: [(&str, &[(&str, &str)], Option<u32>); 5] = [
+        (
+            "ifupdown",
+            &[
+                ("/etc/network/interfaces", "source interfaces.d/*\n"),
+                ("/etc/network/interfaces.d/lan", "iface eth0 inet static\n    mtu 1500\n"),
+            ],
+            Some(1500),
+        ),
+        (
+            "keyfile",
+            &[(
+                "/etc/NetworkManager/system-connections/a.nmconnection",
+                "[connection]\ninterface-name=eth0\n\n[ipv4]\nmethod=auto\n",
+            )],
+            None,
+        ),
+        ("networkd", &[("/usr/lib/systemd/network/10-lan.network", unit)], Some(1500)),
+        (
+            "netplan",
+            &[(
+                "/etc/netplan/50-cloud-init.yaml",
+                "network: {version: 2, ethernets: {eth0: {dhcp4: true}}}\n",
+            )],
+            None,
+        ),
+        (
+            "netplan before the unit it makes",
+            &[
+                ("/etc/netplan/50.yaml", "network: {version: 2, ethernets: {eth0: {mtu: 1500}}}\n"),
+                ("/run/systemd/network/10-netplan-eth0.network", unit),
+            ],
+            Some(1500),
+        ),
+    ];
+    for (what, before, said) in hosts {
+        let (dir, disk) = host(before);
+        let untouched = files(dir.path());
+        let first = find(&disk, "eth0", None).unwrap().expect(what);
+        assert_eq!(first.mtu.map(Mtu::bytes), said, "{what}");
+        for mtu in [9000, 1400] {
+            let mtu = Mtu::new(mtu).ok();
+            set(&disk, "eth0", &first.owner, mtu).unwrap();
+            let now = find(&disk, "eth0", None).unwrap().unwrap();
+            assert_eq!(now, Configured { mtu, owner: first.owner.clone() }, "{what}");
+        }
+        set(&disk, "eth0", &first.owner, first.mtu).unwrap();
+        assert_eq!(find(&disk, "eth0", None).unwrap().unwrap(), first, "{what}");
+        assert_eq!(files(dir.path()), untouched, "{what}: nothing of ours is left");
+    }
+}
+
+#[test]
+fn an_interface_that_nobody_describes_is_nobodys() {
+    let all = "[Match]\nName=*\n";
+    let (_dir, disk) = host(&[
+        ("/etc/network/interfaces", "iface lo inet loopback\n"),
+        ("/usr/lib/systemd/network/80-all.network", all),
+    ]);
+    assert_eq!(find(&disk, "eth0", None).unwrap(), None);
+    let (_dir, empty) = host(&[]);
+    assert_eq!(find(&empty, "eth0", None).unwrap(), None);
+}
+
+#[test]
+fn what_cannot_be_read_or_does_not_last_is_refused_by_its_file() {
+    let (_dir, disk) = host(&[("/etc/netplan/a.yaml", "network: [\n")]);
+    let said = find(&disk, "eth0", None).unwrap_err().to_string();
+    assert!(said.starts_with("/etc/netplan/a.yaml cannot be read: "), "{said}");
+    let fleeting = "/run/NetworkManager/system-connections/a.nmconnection";
+    let (_dir, disk) = host(&[(fleeting, "[connection]\ninterface-name=eth0\n")]);
+    let found = find(&disk, "eth0", None).unwrap().unwrap();
+    let said = set(&disk, "eth0", &found.owner, Mtu::new(9000).ok()).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        format!(
+            "{fleeting} describes eth0 only until the next restart: describe it below /etc/NetworkManager"
+        )
+    );
+    let (dir, disk) = host(&[("/etc/network/interfaces", "iface eth0 inet static\n")]);
+    let found = find(&disk, "eth0", None).unwrap().unwrap();
+    std::fs::remove_file(dir.path().join("etc/network/interfaces")).unwrap();
+    std::fs::create_dir(dir.path().join("etc/network/interfaces")).unwrap();
+    let said = set(&disk, "eth0", &found.owner, None).unwrap_err().to_string();
+    assert_eq!(said, "/etc/network/interfaces cannot be read: it is not a file any more");
+}
