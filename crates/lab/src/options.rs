@@ -90,6 +90,18 @@ pub enum Lifetime {
     OfCaller,
 }
 
+/// When a node restarts that asks for it from inside, as a machine configuration makes it do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restarts {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// When the lab is told to reboot it; until then it runs on, and its status says that it asked. Whoever measures
+    /// paths can so make room for it first.
+    WhenTold,
+}
+
 /// Which of our own programs run in the lab. A lab of bare nodes is a place to work on one of them alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
@@ -133,12 +145,16 @@ pub struct Options {
     pub networks: u8,
     /// The largest packet of the underlay.
     pub mtu: u32,
+    /// What nodes' interfaces begin with, where it is less than the underlay carries.
+    pub host_mtu: Option<u32>,
     /// Where the Kubernetes API comes from.
     pub control_plane: ControlPlane,
     /// How long it lives.
     pub lifetime: Lifetime,
     /// Which of our programs run.
     pub parts: Parts,
+    /// When a node restarts that asks for it.
+    pub restarts: Restarts,
 }
 
 impl Options {
@@ -162,9 +178,11 @@ impl Options {
             families: Families::V4,
             networks: 0,
             mtu: 1500,
+            host_mtu: None,
             control_plane: ControlPlane::Embedded,
             lifetime: Lifetime::Detached,
             parts: Parts::ALL,
+            restarts: Restarts::AtOnce,
         }
     }
 
@@ -185,6 +203,14 @@ impl Options {
         if self.mtu < least || self.mtu > 65_000 {
             return refuse(format!("an underlay MTU of {}: expected {least} to 65000", self.mtu));
         }
+        if let Some(host) = self.host_mtu
+            && !(least..=self.mtu).contains(&host)
+        {
+            return refuse(format!(
+                "a host MTU of {host}: expected {least} to {}, which the underlay carries",
+                self.mtu
+            ));
+        }
         if !self.program.is_file() {
             return refuse(format!("{}: no such program", self.program.display()));
         }
@@ -197,9 +223,14 @@ impl Options {
         Ok(())
     }
 
-    /// The largest packet of pods.
+    /// The largest packet of nodes, at first.
+    pub fn host_mtu(&self) -> u32 {
+        self.host_mtu.unwrap_or(self.mtu)
+    }
+
+    /// The largest packet of pods, at first.
     pub fn pod_mtu(&self) -> u32 {
-        self.mtu - Options::OVERHEAD
+        self.host_mtu() - Options::OVERHEAD
     }
 }
 
@@ -265,12 +296,14 @@ mod tests {
         let here = std::env::current_exe().expect("this test's program");
         let fine = Options::new("lab".parse().unwrap(), here.clone(), here);
         assert!(fine.check().is_ok());
-        let wrong: [fn(&mut Options); 6] = [
+        let wrong: [fn(&mut Options); 8] = [
             |o| o.nodes = 5000,
             |o| o.networks = 10,
             |o| o.mtu = 600,
             |o| (o.mtu, o.families) = (1300, Families::Dual),
             |o| o.mtu = 70_000,
+            |o| o.host_mtu = Some(1501),
+            |o| o.host_mtu = Some(600),
             |o| o.cni = "/nowhere/netferry-cni".into(),
         ];
         for change in wrong {

@@ -250,6 +250,9 @@ pub struct NodeStatus {
     /// What keeps it from the next stage, as far as it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Somebody on it asks for a restart, and the lab waits to be told; see [`crate::Restarts`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks_restart: bool,
 }
 
 /// How far a node is.

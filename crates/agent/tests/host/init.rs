@@ -359,7 +359,8 @@ fn read(switch: &Switch, path: &str) -> Option<String> {
 fn sizes(kernel: &Kernel) -> Vec<String> {
     let link = |link: &str| kernel.links().named(&name(link)).unwrap().unwrap().mtu.to_string();
     let route = |to: &str| {
-        let shown = run(kernel, &format!("ip route show {to} dev br-ex"));
+        let family = if to.contains(':') { "-6" } else { "-4" };
+        let shown = run(kernel, &format!("ip {family} route show {to} dev br-ex"));
         let mtu = shown.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or("-");
         format!("{to} {mtu}")
     };

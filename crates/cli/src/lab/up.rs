@@ -44,6 +44,9 @@ pub(crate) struct UpArgs {
     /// The largest packet of the underlay; pods get 100 less
     #[arg(long, value_name = "M", default_value_t = 1500)]
     mtu: u32,
+    /// What nodes begin with, where it is less than the underlay carries: room for a change of MTU
+    #[arg(long, value_name = "M")]
+    host_mtu: Option<u32>,
     /// Where the Kubernetes API comes from
     #[arg(long, value_enum, default_value_t = Plane::Embedded)]
     control_plane: Plane,
@@ -116,6 +119,7 @@ fn options(which: &Which, args: &UpArgs) -> Result<Options, Failure> {
     options.families = args.family.into();
     options.networks = args.networks;
     options.mtu = args.mtu;
+    options.host_mtu = args.host_mtu;
     options.control_plane = match args.control_plane {
         Plane::Embedded => ControlPlane::Embedded,
         Plane::Kube => ControlPlane::Kube { assets: assets()? },

@@ -36,6 +36,8 @@ pub(super) struct Fabric {
     families: Families,
     networks: u8,
     mtu: u32,
+    /// What nodes could take when the lab began.
+    host_mtu: u32,
     /// Ports by the name of who is behind them. A node's is there while it runs.
     ends: BTreeMap<String, End>,
     faults: Vec<Fault>,
@@ -73,6 +75,7 @@ impl Fabric {
             families: options.families,
             networks: options.networks,
             mtu: options.mtu,
+            host_mtu: options.host_mtu(),
             ends: BTreeMap::new(),
             faults: vec![],
         };
@@ -198,9 +201,12 @@ impl Fabric {
         ]);
         at_router.kernel.sysctls().converge_keys(&forward).during("making the router forward")?;
         at_router.settle(&[(&first, families.router()), (&uplink, families.outside_router())], &[])?;
-        Site::at(outside, vec![plug()])?
+        // Nobody changes them together with the nodes: they take whatever comes, and send what always fits.
+        let sends = (self.host_mtu < self.mtu).then_some(self.host_mtu);
+        Site { sends, ..Site::at(outside, vec![plug()])? }
             .settle(&[(&first, families.outside())], &families.outside_router())?;
-        Site::at(control, vec![plug()])?.settle(&[(&first, families.control())], &families.router())
+        Site { sends, ..Site::at(control, vec![plug()])? }
+            .settle(&[(&first, families.control())], &families.router())
     }
 }
 
@@ -208,6 +214,8 @@ impl Fabric {
 struct Site {
     kernel: Kernel,
     links: Vec<IfName>,
+    /// The most its routes let out, where that is less than its links carry.
+    sends: Option<u32>,
 }
 
 impl Site {
@@ -217,7 +225,7 @@ impl Site {
             .links()
             .converge(&links, &Mark::default())
             .during(format!("making the links of {namespace}"))?;
-        Ok(Site { kernel, links: links.into_iter().map(|link| link.name).collect() })
+        Ok(Site { kernel, links: links.into_iter().map(|link| link.name).collect(), sends: None })
     }
 
     fn settle(&self, addresses: &[(&IfName, Vec<IpNet>)], gateways: &[IpNet]) -> Result<()> {
@@ -234,10 +242,11 @@ impl Site {
         }
         self.kernel.addresses().converge(&wanted, &Mark::default()).during(attempt())?;
         let hop = |gateway: IpAddr| vec![Hop::via(first.unwrap_or_default(), gateway)];
-        let routes: Vec<Route> = gateways
-            .iter()
-            .map(|gateway| Route::new(default_route(gateway.addr()), hop(gateway.addr())))
-            .collect();
+        let route = |gateway: &IpNet| {
+            let route = Route::new(default_route(gateway.addr()), hop(gateway.addr()));
+            self.sends.map_or(route.clone(), |mtu| route.mtu(mtu))
+        };
+        let routes: Vec<Route> = gateways.iter().map(route).collect();
         self.kernel.routes().converge(&routes, &Mark::default()).during(attempt())?;
         Ok(())
     }

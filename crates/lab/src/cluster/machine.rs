@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::fabric::{Fabric, prepare};
 use crate::children::{Children, Place, Waited};
 use crate::error::{During, LabError, Result};
 use crate::node::{Order, Report, Spec};
-use crate::options::Name;
+use crate::options::{Name, Restarts};
 use crate::protocol::{NodeStatus, Stage};
 
 /// A shutdown that takes longer ends like one without a goodbye.
@@ -41,6 +41,8 @@ pub(super) struct Rack {
     pub(super) program: PathBuf,
     /// Booting costs most of what a node costs: all at once they would only be in each other's way.
     pub(super) booting: Arc<Semaphore>,
+    /// When a node restarts that asks for it.
+    pub(super) restarts: Restarts,
 }
 
 /// What is known of a machine.
@@ -51,6 +53,8 @@ pub(super) struct Seen {
     pub(super) boots: u32,
     pub(super) pods: usize,
     pub(super) note: Option<String>,
+    /// Somebody on it asks for a restart.
+    pub(super) asks_restart: bool,
     /// Its first process, as ours sees it.
     pub(super) pid: Option<i32>,
 }
@@ -76,7 +80,15 @@ enum Switch {
 impl Machine {
     /// Sets one up and boots it.
     pub(super) fn start(spec: Spec, addresses: Vec<IpNet>, rack: Arc<Rack>) -> Machine {
-        let off = Seen { stage: Stage::Off, since: Instant::now(), boots: 0, pods: 0, note: None, pid: None };
+        let off = Seen {
+            stage: Stage::Off,
+            since: Instant::now(),
+            boots: 0,
+            pods: 0,
+            note: None,
+            asks_restart: false,
+            pid: None,
+        };
         let (seen, watched) = watch::channel(off);
         let (switch, orders) = mpsc::channel(16);
         let runner = Runner { spec: spec.clone(), rack, seen, orders };
@@ -124,6 +136,7 @@ impl Machine {
             boots: seen.boots,
             pods: seen.pods,
             note: seen.note,
+            asks_restart: seen.asks_restart,
         }
     }
 }
@@ -211,11 +224,6 @@ impl Runner {
         let next = loop {
             tokio::select! {
                 ended = child.wait() => {
-                    if ended.as_ref().is_ok_and(ExitStatus::success) {
-                        tracing::info!(node = %self.spec.name, "restarts, as asked from inside");
-                        self.lights_out(None)?;
-                        break Next::Boot;
-                    }
                     let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                     tracing::warn!(node = %self.spec.name, how, "ended by itself");
                     self.lights_out(Some(format!("its first process ended: {how}")))?;
@@ -225,6 +233,11 @@ impl Runner {
                     Ok(Some(line)) => {
                         if self.hear(&line, &mut questions) >= self.booted() {
                             slot = None;
+                        }
+                        if self.seen.borrow().asks_restart && self.rack.restarts == Restarts::AtOnce {
+                            tracing::info!(node = %self.spec.name, "restarts, as asked from inside");
+                            self.end(&mut child, &mut input, true).await?;
+                            break Next::Boot;
                         }
                     }
                     // It closed its output, so it is about to end.
@@ -267,7 +280,10 @@ impl Runner {
     }
 
     fn lights_out(&self, note: Option<String>) -> Result<()> {
-        self.now(|seen| (seen.stage, seen.pid, seen.pods, seen.note) = (Stage::Off, None, 0, note));
+        self.now(|seen| {
+            (seen.stage, seen.pid, seen.pods, seen.note) = (Stage::Off, None, 0, note);
+            seen.asks_restart = false;
+        });
         self.fabric(|fabric| fabric.unplug(self.spec.name.as_str()))
     }
 
@@ -299,6 +315,7 @@ impl Runner {
             Ok(Report::Stage(stage)) => self.now(|seen| (seen.stage, seen.note) = (stage, None)),
             Ok(Report::Note(note)) => self.now(|seen| seen.note = note),
             Ok(Report::Pods(pods)) => self.now(|seen| seen.pods = pods),
+            Ok(Report::AsksRestart) => self.now(|seen| seen.asks_restart = true),
             Ok(Report::Pod { pod, found }) => {
                 if let Some(at) = questions.iter().position(|(asked, _)| *asked == pod) {
                     let _ = questions.remove(at).1.send(found);

@@ -135,6 +135,7 @@ impl Cluster {
             children: Children::default(),
             program: options.program.clone(),
             booting: Arc::new(Semaphore::new(BOOT_AT_ONCE)),
+            restarts: options.restarts,
         };
         let (doing, _) = watch::channel(Doing::Work { what: "the API server", since: Instant::now() });
         Ok(Cluster {

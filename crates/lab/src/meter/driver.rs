@@ -320,12 +320,12 @@ impl Driver {
                 && self
                     .flows
                     .iter_mut()
-                    .any(|running| running.touches(&leaving.place) && running.under_way(ground));
+                    .any(|running| running.flow.touches(&leaving.place) && running.under_way(ground));
             if busy {
                 still.push(leaving);
                 continue;
             }
-            for running in self.flows.iter_mut().filter(|running| running.touches(&leaving.place)) {
+            for running in self.flows.iter_mut().filter(|running| running.flow.touches(&leaving.place)) {
                 if running.paused {
                     running.close(&mut self.ground);
                 }
@@ -469,10 +469,6 @@ impl Running {
             Engine::Stream(sender) => sender.close(ground),
             Engine::Requests(requests) => requests.close(ground),
         }
-    }
-
-    fn touches(&self, place: &str) -> bool {
-        self.flow.from.name == place || self.flow.reflectors.iter().any(|r| r.place.name == place)
     }
 }
 

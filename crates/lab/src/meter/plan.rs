@@ -129,6 +129,8 @@ pub struct Flow {
     pub to: SocketAddr,
     /// Where the meter answers, all that `to` may lead to. Empty for ICMP and requests.
     pub reflectors: Vec<Endpoint>,
+    /// The places in between, by name, that it cannot do without.
+    pub through: Vec<String>,
     /// Packets, records or requests per second.
     pub rate: u32,
 }
@@ -148,6 +150,7 @@ impl Flow {
             source: None,
             to: to.at,
             reflectors,
+            through: Vec::new(),
             rate: RATE,
         }
     }
@@ -164,6 +167,19 @@ impl Flow {
         Flow { kind: kind.into(), ..self }
     }
 
+    /// The same through places it cannot do without, although the meter has no socket of it there.
+    #[must_use]
+    pub fn through(self, places: Vec<String>) -> Flow {
+        Flow { through: places, ..self }
+    }
+
+    /// Whether a place is at one of its ends, or on its way.
+    pub fn touches(&self, place: &str) -> bool {
+        self.from.name == place
+            || self.reflectors.iter().any(|reflector| reflector.place.name == place)
+            || self.through.iter().any(|name| name == place)
+    }
+
     pub(super) fn interval(&self) -> Duration {
         Duration::from_secs(1) / self.rate.max(1)
     }
@@ -173,6 +189,6 @@ impl Flow {
         let gone = |place: &Place| away.contains(&place.name);
         let unanswered =
             !self.reflectors.is_empty() && self.reflectors.iter().all(|reflector| gone(&reflector.place));
-        gone(&self.from) || unanswered
+        gone(&self.from) || unanswered || self.through.iter().any(|name| away.contains(name))
     }
 }

@@ -9,6 +9,7 @@ mod root;
 mod spec;
 mod switch;
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 pub use spec::{Interface, Spec};
 
@@ -48,6 +49,8 @@ pub enum Report {
     Note(Option<String>),
     /// So many pods run.
     Pods(usize),
+    /// Somebody on it asks for a restart.
+    AsksRestart,
     /// The answer to [`Order::Pod`].
     Pod {
         /// The pod asked for.
@@ -120,7 +123,7 @@ fn first_line() -> Result<String> {
 
 async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<()> {
     let stage = |stage| reporter.say(&Report::Stage(stage));
-    let mut restart = signal(SignalKind::interrupt()).during("listening for a restart")?;
+    let restart = signal(SignalKind::interrupt()).during("listening for a restart")?;
     if spec.parts.host_init {
         insist(reporter, "netferry host-init --files", async || {
             let program = Program::new(spec.program_inside(), "/var/log/netferry/host-init.log");
@@ -152,11 +155,20 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
     let kubelet = Kubelet::start(spec, Path::new(KUBELET), children, reporter).await?;
     tokio::select! {
         told = obey(&kubelet, reporter) => told?,
-        // What Ctrl-Alt-Del is on a machine: whoever is on it asks for a restart. The lab boots it again.
-        _ = restart.recv() => tracing::info!("restarting, as asked from inside"),
+        never = pass_on(restart, reporter) => match never {},
     }
     shut_down(kubelet, services).await;
     Ok(())
+}
+
+/// What Ctrl-Alt-Del is on a machine: whoever is on it asks for a restart. The lab decides when.
+async fn pass_on(mut asked: SignalStream, reporter: &Reporter) -> Infallible {
+    loop {
+        match asked.recv().await {
+            Some(()) => reporter.say(&Report::AsksRestart),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Does what it is told until it is told to shut down.

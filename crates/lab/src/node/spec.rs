@@ -54,7 +54,7 @@ impl Spec {
         let interfaces = (0..=options.networks).map(|network| Interface {
             name: interface(network).to_string(),
             addresses: options.families.node(network, number),
-            mtu: options.mtu,
+            mtu: options.host_mtu(),
         });
         Spec {
             name,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::PORT;
@@ -98,7 +98,10 @@ pub async fn raise(
         .map_err(failed(format!("making namespace {NAMESPACE}")))?;
     let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let owners: Api<Node> = Api::all(client.clone());
     for node in nodes {
+        let owner = owners.get_opt(node).await.map_err(failed(format!("reading Node {node}")))?;
+        let owner = owner.as_ref().and_then(ResourceExt::uid);
         let name = service_name(node);
         services
             .patch(&name, &apply, &Patch::Apply(&service(node)))
@@ -106,7 +109,7 @@ pub async fn raise(
             .map_err(failed(format!("making Service {NAMESPACE}/{name}")))?;
         for part in ["one", "two"] {
             let name = pod_name(part, node);
-            let made = insist(&pods, &name, &pod(part, node), &apply, end).await;
+            let made = insist(&pods, &name, &pod(part, node, owner.as_deref()), &apply, end).await;
             made.map_err(failed(format!("making pod {NAMESPACE}/{name}")))?;
         }
     }
@@ -169,11 +172,20 @@ fn service_name(node: &str) -> String {
     format!("at-{node}")
 }
 
-fn pod(part: &str, node: &str) -> Value {
+/// A pod that belongs to its node, as static pods do: no drain moves it, and it is back when the node is.
+fn pod(part: &str, node: &str, owner: Option<&str>) -> Value {
+    let owners: Vec<Value> = owner
+        .map(|uid| json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": true}))
+        .into_iter()
+        .collect();
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": pod_name(part, node), "labels": {NODE: node, PART: part}},
+        "metadata": {
+            "name": pod_name(part, node),
+            "labels": {NODE: node, PART: part},
+            "ownerReferences": owners,
+        },
         "spec": {
             // Not left to a scheduler: which node a pod is on is what a path is about.
             "nodeName": node,

@@ -176,9 +176,12 @@ impl<'a> Leg<'a> {
         let from: &Place = self.from.place;
         // Which address a host speaks from is part of what is measured: it is left to its kernel.
         of_family(self.from.addresses, v6)?;
+        let mut through = Vec::new();
         let (name, to, answers) = match &self.to {
             Target::End(end) => {
                 let endpoint = end.endpoint(v6)?;
+                // Echo requests are answered by a kernel, without a socket of the meter's.
+                through.push(end.place.name.clone());
                 (end.name.clone(), endpoint.at, endpoint)
             }
             Target::ClusterIp(service, pod) => {
@@ -193,11 +196,13 @@ impl<'a> Leg<'a> {
                     }
                 };
                 let to = SocketAddr::new(of_family(&node.addresses, v6)?, port);
+                through.push(node.place.name.clone());
                 (format!("{} port of {}", node.name, service.name), to, pod.end().endpoint(v6)?)
             }
         };
         let mut flow = Flow::between(format!("{} > {name}", self.from.name), traffic, from.clone(), answers)
-            .of_kind(self.kind.word());
+            .of_kind(self.kind.word())
+            .through(through);
         flow.to = to;
         Some(flow)
     }

@@ -1,0 +1,156 @@
+//! Nodes that restart while every path is measured.
+//!
+//! Flows that end on a node, or go through it, pause for as long as it is away; all others go on, and whatever they lose
+//! was lost by the cluster. For that the lab must wait to be told before a node restarts
+//! ([`Restarts::WhenTold`](crate::Restarts)).
+
+use std::time::{Duration, Instant};
+
+use crate::error::{During, LabError, Result};
+use crate::meter::{Flow, Meter, MeterError, Place, Report, Running};
+use crate::paths::{self, Selection, Silent, Sites, in_lab};
+use crate::{Lab, Name};
+
+/// How long packets that are under way to a node may take before it is given up.
+const UNDER_WAY: Duration = Duration::from_secs(2);
+/// Between attempts at something that is not there yet.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A lab, its paths, and a meter on all of them.
+#[derive(Debug)]
+pub struct Escort<'l> {
+    lab: &'l Lab,
+    sites: Sites,
+    selection: Selection,
+    meter: Running,
+    patience: Duration,
+}
+
+impl<'l> Escort<'l> {
+    /// Waits until every path is answered, then measures them all. `patience` is for that and for every restart.
+    ///
+    /// # Errors
+    /// If a path is not answered, or the meter cannot start.
+    pub fn start(lab: &'l Lab, sites: Sites, selection: Selection, patience: Duration) -> Result<Escort<'l>> {
+        let flows = paths::flows(&sites, &selection);
+        answered(&flows, patience)?;
+        let meter = Meter::start(flows).during("starting the meter")?;
+        Ok(Escort { lab, sites, selection, meter, patience })
+    }
+
+    /// What is measured.
+    pub fn meter(&self) -> &Running {
+        &self.meter
+    }
+
+    /// A node that asks for a restart, if one does.
+    pub fn asking(&self) -> Result<Option<Name>> {
+        let nodes = self.lab.status()?.nodes;
+        Ok(nodes.into_iter().find(|node| node.asks_restart).map(|node| node.name))
+    }
+
+    /// Restarts a node. Answers when it is back and every path to it is answered again and measured.
+    ///
+    /// # Errors
+    /// If it is not back in time, or the meter stopped.
+    pub fn restart(&mut self, node: &Name) -> Result<()> {
+        for place in self.places(node) {
+            self.meter.leave(&place, UNDER_WAY).during(format!("pausing flows of {place}"))?;
+        }
+        self.lab.reboot(node.as_str())?;
+        self.lab.wait_ready(self.patience, |_| {})?;
+        let back = self.find_again(node)?;
+        let flows = paths::flows(&self.sites, &self.selection);
+        let touched = |flow: &Flow| back.iter().any(|place| flow.touches(&place.name));
+        answered(&flows.into_iter().filter(touched).collect::<Vec<_>>(), self.patience)?;
+        for place in back {
+            let attempt = format!("measuring paths of {} again", place.name);
+            self.meter.come_back(place).during(attempt)?;
+        }
+        Ok(())
+    }
+
+    /// Restarts every node that asks for it, until something holds. `news` hears of each that is back.
+    ///
+    /// # Errors
+    /// If it does not hold, and no node asks either, for longer than the patience; or if a restart fails.
+    pub fn until(
+        &mut self,
+        what: &str,
+        mut holds: impl FnMut() -> Result<bool>,
+        mut news: impl FnMut(&Name, &Running) -> Result<()>,
+    ) -> Result<()> {
+        let mut deadline = Instant::now() + self.patience;
+        while !holds()? {
+            if let Some(node) = self.asking()? {
+                self.restart(&node)?;
+                news(&node, &self.meter)?;
+                deadline = Instant::now() + self.patience;
+            } else if Instant::now() >= deadline {
+                return Err(LabError::TimedOut { waiting_for: what.to_owned(), within: self.patience });
+            } else {
+                std::thread::sleep(AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops sending and tells what was found.
+    ///
+    /// # Errors
+    /// If the meter stopped before.
+    pub fn finish(self) -> Result<Report> {
+        self.meter.finish(UNDER_WAY).during("ending the meter")
+    }
+
+    /// The names of a node and of its pods.
+    fn places(&self, node: &Name) -> Vec<String> {
+        let pods = self.sites.pods_on(node.as_str()).map(|pod| pod.place.name.clone());
+        std::iter::once(node.to_string()).chain(pods).collect()
+    }
+
+    /// A node and its pods, in the namespaces of its new life.
+    fn find_again(&mut self, node: &Name) -> Result<Vec<Place>> {
+        let deadline = Instant::now() + self.patience;
+        let mut found = Vec::new();
+        for name in self.places(node) {
+            let place = loop {
+                match in_lab::place(self.lab, &name) {
+                    Err(error) if Instant::now() >= deadline => return Err(error),
+                    Err(_) => std::thread::sleep(AGAIN),
+                    Ok(place) => break place,
+                }
+            };
+            found.push(place);
+        }
+        for place in &found {
+            let nodes = self.sites.nodes.iter_mut().map(|node| &mut node.place);
+            let pods = self.sites.pods.iter_mut().map(|pod| &mut pod.place);
+            nodes
+                .chain(pods)
+                .filter(|known| known.name == place.name)
+                .for_each(|known| *known = place.clone());
+        }
+        Ok(found)
+    }
+}
+
+/// Waits until every flow is answered. A pod whose network is being made has no address to answer on yet.
+fn answered(flows: &[Flow], patience: Duration) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    let attempt = "looking whether every path is answered";
+    let silent: Vec<Silent> = loop {
+        match paths::preflight(flows, deadline.saturating_duration_since(Instant::now()), |_| {}) {
+            Err(MeterError::Listen { .. }) if Instant::now() < deadline => std::thread::sleep(AGAIN),
+            other => break other.during(attempt)?,
+        }
+    };
+    match silent.first() {
+        None => Ok(()),
+        Some(first) => {
+            let more = silent.len() - 1;
+            let why = format!("{} and {more} more were not answered: {}", first.flow, first.why);
+            Err(LabError::failed(attempt, why))
+        }
+    }
+}
