@@ -1,4 +1,5 @@
 //! A node's machine daemon and its admission, against an API server.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod admission;
 mod daemon;

@@ -74,7 +74,9 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     if changing && facts.saved.is_none() {
         steps.push(BootStep::Save(saved));
     }
-    let mut own = facts.configured.unwrap_or(saved.original);
+    // What is still kept of a change that has ended is of no account any more.
+    let original = if changing { saved.original } else { facts.uplink };
+    let mut own = facts.configured.unwrap_or(original);
     if let Some(target) = file.keeps() {
         let back = target == saved.original && saved.configured.is_none();
         let wanted = if back { None } else { Some(target) };
@@ -86,13 +88,7 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     let host = file.host(saved.original).unwrap_or(Envelope::settled(facts.uplink));
     // Also where nothing differs: a run of this that was cut off may have left pins behind.
     steps.push(BootStep::Run(host));
-    steps.push(BootStep::Record(Booted {
-        epoch: file.epoch,
-        network: file.network,
-        host,
-        own,
-        original: saved.original,
-    }));
+    steps.push(BootStep::Record(Booted { epoch: file.epoch, network: file.network, host, own, original }));
     if !changing && facts.saved.is_some() {
         steps.push(BootStep::Forget);
     }
@@ -332,7 +328,7 @@ mod tests {
             }
             let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
             let booted = disk.boot(Some(&ended), 9).unwrap();
-            assert_eq!(booted.host, Envelope::settled(mtu(host.1)));
+            assert_eq!((booted.host, booted.original), (Envelope::settled(mtu(host.1)), mtu(host.1)));
             assert_eq!(disk, Host { default: mtu(host.0), configured: Some(mtu(host.1)), saved: None });
         }
     }

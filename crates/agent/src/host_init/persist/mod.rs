@@ -258,10 +258,11 @@ fn edit(disk: &Disk, file: &str, change: impl FnOnce(&str) -> String) -> Result<
 /// A file that is ours alone.
 fn own_file(disk: &Disk, file: &str, text: Option<String>, mode: u32) -> Result<()> {
     let dir = file.rsplit_once('/').map_or("/", |(dir, _)| dir);
-    Ok(match text {
+    match text {
         Some(text) => disk.replace(file, text.into_bytes(), mode)?,
         None => disk.run(&[Op::Remove(file.to_owned()), Op::SyncDir(dir.to_owned())])?,
-    })
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ fn files(root: &Path) -> Vec<(String, String)> {
 #[test]
 fn whoever_owns_an_interface_says_another_mtu_and_then_again_what_it_said() {
     let unit = "[Match]\nName=eth*\n\n[Network]\nDHCP=yes\n\n[Link]\nMTUBytes=1500\n";
-    let hosts: [(&str, &[(&str, &str)], Option<u32>); 5] = [
+    type Host<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<u32>);
+    let hosts: [Host<'_>; 5] = [
         (
             "ifupdown",
             &[
