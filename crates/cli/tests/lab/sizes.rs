@@ -1,11 +1,13 @@
 //! A node of a lab that is told other sizes.
 
 use netferry_lab::Lab;
+use netferry_lab::paths::in_lab;
 
-use crate::bench::{options, said, until, up};
-use crate::kubectl::{apply, field, kubectl, pod, ready};
+use crate::bench::{PATIENCE, options, said, until, up};
+use crate::kubectl::{apply, field, kubectl, ready};
 
 const NODE: &str = "node-2";
+const POD: &str = "netferry-meter/one-node-2";
 
 fn annotation(lab: &Lab, key: &str) -> String {
     field(
@@ -20,7 +22,7 @@ fn annotate(lab: &Lab, key: &str, value: &str) {
     kubectl(lab, &["annotate", "--overwrite", "node", NODE, &format!("{key}={value}")]);
 }
 
-/// Takes a node to a configuration as a drain controller would that finds nothing to move, and waits until it is done.
+/// Takes a node to a configuration, drained by the operator, and waits until it is done.
 fn roll(lab: &Lab, config: &str, sizes: &str) {
     const MCO: &str = "machineconfiguration.openshift.io";
     let epoch = config.rsplit('-').next().expect("a number");
@@ -35,14 +37,6 @@ fn roll(lab: &Lab, config: &str, sizes: &str) {
         ),
     );
     annotate(lab, &format!("{MCO}/desiredConfig"), config);
-    for request in [format!("drain-{config}"), format!("uncordon-{config}")] {
-        let mut last = String::new();
-        until(&format!("{request}; it asked for {last}"), || {
-            last = annotation(lab, &format!("{MCO}/desiredDrain"));
-            last == request
-        });
-        annotate(lab, &format!("{MCO}/lastAppliedDrain"), &request);
-    }
     until(&format!("{config} to be current"), || {
         annotation(lab, &format!("{MCO}/state")) == "Done"
             && annotation(lab, &format!("{MCO}/currentConfig")) == config
@@ -64,21 +58,20 @@ fn sizes(lab: &Lab, target: &str, link: &str, to: &str) -> (String, String) {
 #[test]
 fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
     let lab = up(&options(2));
-    pod(&lab, "default", "there", "node-1", "");
-    pod(&lab, "default", "here", NODE, "");
-    let there = ready(&lab, "default", "there").remove(0);
-    ready(&lab, "default", "here");
+    // Pods that belong to their node: a drain leaves them where they are.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(in_lab::sites(&lab, PATIENCE, |_| {})).expect("pods on both nodes");
+    let there = ready(&lab, "netferry-meter", "one-node-1").remove(0);
     let reaches = || {
-        until("the pod after the restart", || lab.way("here").is_ok());
-        ready(&lab, "default", "here");
+        until("the pod after the restart", || lab.way(POD).is_ok());
         let at = format!("{there}:8080");
         until(&format!("an answer from {at}"), || {
-            lab.exec("here", "netferry", &["lab-pod", "probe", "--udp", &at])
-                .is_ok_and(|output| output.status.success())
+            let probe = lab.exec(POD, "netferry", &["lab-pod", "probe", "--udp", &at]);
+            probe.is_ok_and(|output| output.status.success())
         });
     };
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "-"));
+    assert_eq!(sizes(&lab, POD, "eth0", "default"), pair("1400", "-"));
 
     let phase_one =
         "EPOCH=1\nTARGET_MTU=1480\nMTU=1500\nROUTABLE_MTU=1480\nCNI_MTU=1400\nCNI_ROUTABLE_MTU=1380\n";
@@ -88,7 +81,7 @@ fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
     assert_eq!(sizes(&lab, NODE, "br-ex", "172.30.0.0/16"), pair("1500", "1480"));
     assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.244.0.0/16"), pair("1400", "1380"));
     assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.96.0.0/16"), pair("1400", "1380"));
-    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "1380"));
+    assert_eq!(sizes(&lab, POD, "eth0", "default"), pair("1400", "1380"));
     let interfaces = said(&lab, NODE, &["cat", "/etc/network/interfaces"]);
     assert!(interfaces.contains("mtu 1480") && !interfaces.contains("mtu 1500"), "{interfaces}");
 
@@ -97,11 +90,11 @@ fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
     crate::bench::ready(&lab);
     reaches();
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));
-    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1400", "1380"));
+    assert_eq!(sizes(&lab, POD, "eth0", "default"), pair("1400", "1380"));
 
     roll(&lab, "rendered-worker-2", "EPOCH=2\nMTU=1480\nCNI_MTU=1380\n");
     reaches();
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1480", "-"));
     assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.244.0.0/16"), pair("1380", "-"));
-    assert_eq!(sizes(&lab, "here", "eth0", "default"), pair("1380", "-"));
+    assert_eq!(sizes(&lab, POD, "eth0", "default"), pair("1380", "-"));
 }
