@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, operator, version,
+    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, mtu, operator, version,
 };
 
 const EXIT_CODES: &str = "\
@@ -64,6 +64,7 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     Lab(lab::LabArgs),
     Demo(demo::DemoArgs),
+    Mtu(mtu::MtuArgs),
     Agent(agent::AgentArgs),
     Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),

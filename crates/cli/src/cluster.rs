@@ -39,21 +39,16 @@ fn once(mut config: Config) -> Config {
     config
 }
 
-/// Runs one conversation with the cluster to its end, or for as long as it may take.
+/// Asks the cluster one thing, for as long as that may take.
 pub(crate) fn ask<T>(
     global: &Global,
     patience: Duration,
     attempt: &str,
     conversation: impl AsyncFnOnce(Client) -> Result<T, kube::Error>,
 ) -> Result<T, Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
-        let talk = async {
-            let client = connect(global).await?;
-            Ok(conversation(client).await.with_context(|| attempt.to_owned())?)
-        };
-        match tokio::time::timeout(patience, talk).await {
+    talk(global, async |client| {
+        let asked = async { Ok(conversation(client).await.with_context(|| attempt.to_owned())?) };
+        match tokio::time::timeout(patience, asked).await {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = anyhow!("no answer within {} s", patience.as_secs());
@@ -61,4 +56,14 @@ pub(crate) fn ask<T>(
             }
         }
     })
+}
+
+/// Talks with the cluster, in a runtime of its own.
+pub(crate) fn talk<T>(
+    global: &Global,
+    conversation: impl AsyncFnOnce(Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async { conversation(connect(global).await?).await })
 }

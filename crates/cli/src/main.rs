@@ -15,6 +15,7 @@ mod lab_pod;
 mod line;
 mod logs;
 mod man;
+mod mtu;
 mod operator;
 mod output;
 mod time;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::LabNode => lab::node(),
         Command::LabContainer(args) => lab::container(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Mtu(args) => mtu::run(&args, &cli.global),
         Command::Agent(args) => agent::run(&args, &cli.global),
         Command::Operator(args) => operator::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),

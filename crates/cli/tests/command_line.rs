@@ -15,10 +15,11 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("output is text")
 }
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "doctor",
     "lab",
     "demo",
+    "mtu",
     "agent",
     "operator",
     "apiserver",

@@ -57,6 +57,27 @@ pub fn machine(written: &k8s::Node) -> Result<Machine, NotAMachine> {
     read(written, name).map_err(|problem| NotAMachine::Annotation { node, problem })
 }
 
+/// What a node says; what it says that cannot be understood; nothing of a node without a name.
+///
+/// A node that cannot be understood is away: it is told nothing, it counts as one that may not be missed, and nothing
+/// goes on without it.
+pub fn understood(object: &k8s::Node) -> (Option<Machine>, Option<String>) {
+    match machine(object) {
+        Ok(machine) => (Some(machine), None),
+        Err(wrong @ NotAMachine::Name(_)) => (None, Some(wrong.to_string())),
+        Err(wrong @ NotAMachine::Annotation { .. }) => {
+            let mut bare = object.clone();
+            bare.metadata.annotations = None;
+            let away = |mut machine: Machine| {
+                machine.node.ready = Some(Truth::Unknown);
+                machine.tainted = false;
+                machine
+            };
+            (machine(&bare).ok().map(away), Some(wrong.to_string()))
+        }
+    }
+}
+
 fn read(written: &k8s::Node, name: NodeName) -> Result<Machine, AnnotationError> {
     let none = BTreeMap::new();
     let annotations = written.metadata.annotations.as_ref().unwrap_or(&none);

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
 use netferry_api::mtu::{CniMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved};
 use netferry_api::overlay::{IpsecMode, OperatorNetworkSpec, OvnKubernetesConfig, Plugin as Named};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
-use netferry_core::mtu::plan::{Mode, Observed, OnLoss, SpecEdit};
+use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::machine::Machine;
 
 /// The plugin and the families of a cluster; `None` for a plugin that is not ours.
 pub fn cluster(spec: &OperatorNetworkSpec) -> Option<Cluster> {
@@ -156,6 +159,21 @@ pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option
     };
     let host = Envelope::spanning(carries, sends.min(carries));
     Ok(Some(Observed { epoch: seen.epoch().unwrap_or(0), network, host }))
+}
+
+/// What is known of a node for a change of MTU: what it observes, and by which epoch's configuration if it is done with
+/// `target`, the one its pool is told. `epoch` knows that of a configuration by its name.
+pub fn facts(
+    machine: &Machine,
+    meta: &ObjectMeta,
+    target: Option<&String>,
+    epoch: impl FnOnce(&String) -> Option<u64>,
+) -> NodeFacts {
+    let node = &machine.node;
+    let done = node.current.as_ref().filter(|current| node.is_done() && Some(*current) == target);
+    // What cannot be read was not said; the node is waited for, and named.
+    let observed = observed(meta.annotations.as_ref()).ok().flatten();
+    NodeFacts { done: done.and_then(epoch), observed }
 }
 
 /// A record that cannot be understood. It is the one thing that must not be guessed.

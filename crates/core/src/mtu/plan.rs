@@ -212,18 +212,16 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
 fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Record, Option<SpecEdit>) {
     let stay = (*record, None);
     let Some(change) = record.change else { return stay };
-    let Change { network, host, stage, back } = change;
+    let Change { network, stage, back, .. } = change;
     let unattended = facts.mode.unattended;
     // On the way back there is nothing better to do than to arrive.
     let lossless = facts.probes.failed.is_empty() && facts.probes.losing.is_empty();
     let trouble = !back && !lossless;
     if trouble && facts.mode.on_loss == OnLoss::Reverse {
-        let (from, to, machine_to) = match stage {
-            Stage::Spreading { .. } => (network.from, network.from, host.from),
-            Stage::Settling => (network.to, network.from, host.from),
-            Stage::Returning => return finished(record, network.from, facts, arrived, may_end),
+        return match undo(&change) {
+            Some(edit) => (*record, Some(edit)),
+            None => finished(record, network.from, facts, arrived, may_end),
         };
-        return (*record, Some(SpecEdit::Migrate { from, to, machine_to }));
     }
     match stage {
         Stage::Spreading { .. } if !arrived || trouble || !facts.probes.untried.is_empty() => stay,
@@ -234,6 +232,18 @@ fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Rec
         Stage::Settling => finished(record, network.to, facts, arrived, may_end),
         Stage::Returning => finished(record, network.from, facts, arrived, may_end),
     }
+}
+
+/// The edit that takes a change back: a cancellation in phase one, the opposite change in phase two. Nothing for one that
+/// is cancelled already.
+pub fn undo(change: &Change) -> Option<SpecEdit> {
+    let Change { network, host, stage, .. } = change;
+    let from = match stage {
+        Stage::Spreading { .. } => network.from,
+        Stage::Settling => network.to,
+        Stage::Returning => return None,
+    };
+    Some(SpecEdit::Migrate { from, to: network.from, machine_to: host.from })
 }
 
 fn finished(

@@ -10,8 +10,8 @@ use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::name::NodeName;
-use netferry_core::rollout::pool::{Membership, Node, Pool, Truth, membership};
-use netferry_translate::machine::{Machine, NotAMachine, machine};
+use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
+use netferry_translate::machine::{Machine, understood};
 use netferry_translate::{machine_config, mtu as translate, pool as pools};
 
 use super::Rollout;
@@ -76,10 +76,7 @@ impl World {
         let of = |seen: &Seen| {
             let node = &seen.machine.node;
             let target = seen.pool.as_deref().and_then(|pool| targets.get(pool).copied().flatten());
-            let done = node.current.as_ref().filter(|current| node.is_done() && Some(*current) == target);
-            // What cannot be read was not said; the node is waited for, and named.
-            let observed = translate::observed(seen.object.metadata.annotations.as_ref()).ok().flatten();
-            (node.name.clone(), NodeFacts { done: done.and_then(epoch), observed })
+            (node.name.clone(), translate::facts(&seen.machine, &seen.object.metadata, target, epoch))
         };
         let linux = |seen: &&Seen| seen.machine.node.labels.get("kubernetes.io/os") != Some("windows");
         self.nodes.iter().filter(linux).map(of).collect()
@@ -136,27 +133,6 @@ impl Rollout {
             world.add_node(object, &pools);
         }
         Ok(world)
-    }
-}
-
-/// What a node says; what it says that cannot be understood; nothing of a node without a name.
-///
-/// A node that cannot be understood is away: it is told nothing, it counts as one that may not be missed, and nothing
-/// goes on without it.
-fn understood(object: &ApiNode) -> (Option<Machine>, Option<String>) {
-    match machine(object) {
-        Ok(machine) => (Some(machine), None),
-        Err(wrong @ NotAMachine::Name(_)) => (None, Some(wrong.to_string())),
-        Err(wrong @ NotAMachine::Annotation { .. }) => {
-            let mut bare = object.clone();
-            bare.metadata.annotations = None;
-            let away = |mut machine: Machine| {
-                machine.node.ready = Some(Truth::Unknown);
-                machine.tainted = false;
-                machine
-            };
-            (machine(&bare).ok().map(away), Some(wrong.to_string()))
-        }
     }
 }
 

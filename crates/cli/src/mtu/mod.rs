@@ -1,0 +1,52 @@
+//! `netferry mtu`: change the MTU of a running cluster, and see how far it is.
+//!
+//! Whatever is decided is decided in `core`, by what ships in the operator; here the cluster is read ([`seen`]), edits are
+//! made and answers printed.
+
+mod edit;
+mod kept;
+mod plan;
+mod preflight;
+mod seen;
+mod status;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use crate::args::Global;
+use crate::cluster;
+use crate::exit::Failure;
+
+/// Change the MTU of a running cluster, and see how far it is
+#[derive(Debug, Args)]
+pub(crate) struct MtuArgs {
+    /// The namespace of the operator, where what is applied is kept
+    #[arg(long, global = true, value_name = "NAME", default_value = "netferry")]
+    namespace: String,
+    #[command(subcommand)]
+    command: MtuCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum MtuCommand {
+    Plan(plan::PlanArgs),
+    Apply(plan::ApplyArgs),
+    Status(status::StatusArgs),
+    Watch(watch::WatchArgs),
+    Pause(edit::PauseArgs),
+    Resume(edit::ResumeArgs),
+    Cancel(edit::CancelArgs),
+}
+
+pub(crate) fn run(args: &MtuArgs, global: &Global) -> Result<(), Failure> {
+    let namespace = &args.namespace;
+    cluster::talk(global, async |client| match &args.command {
+        MtuCommand::Plan(plan) => plan::plan(&client, namespace, plan, global.output).await,
+        MtuCommand::Apply(apply) => plan::apply(&client, namespace, apply, global.output).await,
+        MtuCommand::Status(_) => status::show(&client, namespace, global.output).await,
+        MtuCommand::Watch(watch) => watch::watch(&client, namespace, watch, global.output).await,
+        MtuCommand::Pause(_) => edit::pause(&client, true).await,
+        MtuCommand::Resume(_) => edit::pause(&client, false).await,
+        MtuCommand::Cancel(_) => edit::cancel(&client, namespace).await,
+    })
+}

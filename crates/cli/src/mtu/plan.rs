@@ -1,0 +1,259 @@
+//! `netferry mtu plan` and `netferry mtu apply`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use kube::{Client, ResourceExt};
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, read};
+use netferry_core::mtu::outline::{Outline, Pace, outline, stale};
+use netferry_core::mtu::plan::SpecEdit;
+use netferry_core::mtu::preflight::{Finding, weigh};
+use netferry_core::mtu::record::Change;
+use netferry_translate::mtu::printed_edit;
+use serde_json::{Value, json};
+
+use super::edit::{TRIES, edit, overtaken};
+use super::kept::Kept;
+use super::preflight::findings;
+use super::seen::Seen;
+use super::watch::follow;
+use crate::args::Format;
+use crate::exit::Failure;
+use crate::output::{self, Paint};
+use crate::time;
+
+#[derive(Debug, Args)]
+struct Target {
+    /// The MTU pods shall have
+    #[arg(long, value_name = "BYTES")]
+    to: u32,
+    /// The MTU hosts shall have; without it, what pods need with the plugin's headers
+    #[arg(long, value_name = "BYTES")]
+    host_to: Option<u32>,
+    /// How long a node takes to restart, for the estimate
+    #[arg(long, value_name = "TIME", value_parser = time::read, default_value = "2m")]
+    restart: Duration,
+}
+
+/// Show what a change would do to every node, and what speaks against it; change nothing
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 3 if it would be refused.
+
+Examples:
+  netferry mtu plan --to 8900 --host-to 9000
+  netferry mtu plan --to 8900 --host-to 9000 -o json > plan.json")]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Begin a change of MTU, if nothing speaks against it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 3 if it is refused, or the cluster is no longer as it was when the plan was made; nothing was changed then.
+
+Examples:
+  netferry mtu apply --to 8900 --host-to 9000 --unattended --wait
+  netferry mtu apply --to 8900 --host-to 9000 --plan plan.json
+  netferry mtu apply --to 8900 --host-to 9000 --accept Budget/shop/web")]
+pub(super) struct ApplyArgs {
+    #[command(flatten)]
+    target: Target,
+    /// A plan made with `netferry mtu plan -o json`: refuse if the cluster has drifted from it
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Go on in spite of this finding; may be given several times
+    #[arg(long, value_name = "NAME")]
+    accept: Vec<String>,
+    /// Begin phase two without asking, once every node was observed in phase one
+    #[arg(long)]
+    unattended: bool,
+    /// What to do when full-size packets are lost
+    #[arg(long, value_enum, default_value_t = OnLoss::Pause)]
+    on_loss: OnLoss,
+    /// Follow the change until it has ended
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnLoss {
+    /// Take no further node
+    Pause,
+    /// Turn around
+    Reverse,
+}
+
+/// A change that would be accepted, as it would go.
+struct Plan {
+    seen: Seen,
+    change: Change,
+    outline: Outline,
+    findings: Vec<Finding>,
+}
+
+async fn make(client: &Client, namespace: &str, target: &Target) -> Result<Plan, Failure> {
+    let seen = Seen::read(client, namespace).await?;
+    if let Some(running) = seen.record.change {
+        let (from, to) = (running.network.from, running.network.to);
+        return Err(Failure::Refused(anyhow!(
+            "the MTU is being changed from {from} to {to}; let it end (netferry mtu watch), or take it back \
+             (netferry mtu cancel)"
+        )));
+    }
+    let ends = |from, to| Some(AskedEnds { from, to: Some(to) });
+    let host_to = target.host_to.unwrap_or(target.to.saturating_add(seen.cluster.plugin.budget()));
+    let network = ends(Some(seen.record.mtu.bytes()), target.to);
+    let asked = Asked { mtu: None, migration: Some(AskedChange { network, machine: ends(None, host_to) }) };
+    let facts = seen.facts();
+    let hosts = facts.iter().map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())));
+    let wanted = read(&seen.cluster, &seen.record, &hosts.collect(), &asked).map_err(|refusals| {
+        let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+        Failure::Refused(anyhow!("{}", said.join("; ")))
+    })?;
+    let change = wanted.change.ok_or_else(|| anyhow!("nothing would change"))?;
+    let observed: BTreeMap<_, _> = facts.iter().map(|(name, node)| (name.clone(), node.observed)).collect();
+    let pools: Vec<Pace> = paces(&seen);
+    let outline = outline(&seen.record, change, &observed, &pools, target.restart);
+    let findings = findings(client, &seen, &change).await?;
+    Ok(Plan { seen, change, outline, findings })
+}
+
+/// How fast pools go; the nodes of no pool, one at a time.
+fn paces(seen: &Seen) -> Vec<Pace> {
+    let of = |name: Option<&str>| -> Vec<_> {
+        let members = seen.nodes.iter().filter(|(_, node)| node.pool.as_deref() == name);
+        members.map(|(name, _)| name.clone()).collect()
+    };
+    let pools = seen.pools.iter().map(|pool| {
+        let nodes = of(Some(&pool.pool.name));
+        Pace { at_once: pool.pool.limit(nodes.len()), nodes }
+    });
+    pools.chain([Pace { nodes: of(None), at_once: 1 }]).collect()
+}
+
+pub(super) async fn plan(
+    client: &Client,
+    namespace: &str,
+    args: &PlanArgs,
+    format: Format,
+) -> Result<(), Failure> {
+    let plan = make(client, namespace, &args.target).await?;
+    let kept = Kept::new(&plan.seen.record, &plan.outline, &plan.findings);
+    output::answer(format, &kept, |paint| table(&plan, paint))
+}
+
+fn table(plan: &Plan, paint: Paint) -> String {
+    let Outline { change, phases, estimate, .. } = &plan.outline;
+    let mut text = format!(
+        "pods {} to {}, hosts {} to {}: {} restarts, about {} min\n",
+        change.network.from,
+        change.network.to,
+        change.host.from,
+        change.host.to,
+        plan.outline.restarts(),
+        estimate.as_secs().div_ceil(60)
+    );
+    // Writing to a String cannot fail.
+    for (at, phase) in phases.iter().enumerate() {
+        let _ = writeln!(text, "\n{}", paint.bold(&format!("phase {}", ["one", "two"][at.min(1)])));
+        let width = phase.nodes.keys().map(|name| name.as_str().len()).max().unwrap_or(0);
+        for (name, node) in &phase.nodes {
+            let restarts = if node.restarts { "restarts" } else { "stays up" };
+            let (pods, host) = (node.pods, node.host);
+            let name = name.as_str();
+            let _ = writeln!(
+                text,
+                "{name:width$}  {restarts}  pods {} -> {}, host {} -> {}",
+                pods.0, pods.1, host.0, host.1
+            );
+        }
+    }
+    for finding in &plan.findings {
+        let how = if finding.may_be_accepted() { paint.yellow("accept with") } else { paint.red("mend") };
+        let _ = writeln!(text, "\n{finding}\n  {how} {}", finding.name());
+    }
+    text
+}
+
+pub(super) async fn apply(
+    client: &Client,
+    namespace: &str,
+    args: &ApplyArgs,
+    format: Format,
+) -> Result<(), Failure> {
+    let kept = args.plan.as_deref().map(load).transpose()?;
+    for _ in 0..TRIES {
+        let plan = make(client, namespace, &args.target).await?;
+        if let Some(kept) = &kept {
+            holds(kept, &plan, args)?;
+        }
+        let patch = patch(&plan, args);
+        nothing_against(plan.findings, &args.accept)?;
+        if edit(client, &patch).await? {
+            return match args.wait {
+                true => follow(client, namespace, None, format).await,
+                false => output::print("asked for; follow it with netferry mtu watch\n"),
+            };
+        }
+    }
+    Err(overtaken())
+}
+
+/// Refuses a plan that was kept if the cluster has drifted from it.
+fn holds(kept: &Kept, plan: &Plan, args: &ApplyArgs) -> Result<(), Failure> {
+    let drifted = stale(&kept.outline(args.target.restart)?, &plan.outline);
+    if drifted.is_empty() {
+        return Ok(());
+    }
+    let said: Vec<String> = drifted.iter().map(ToString::to_string).collect();
+    Err(Failure::Refused(anyhow!("the plan no longer holds: {}", said.join("; "))))
+}
+
+/// Refuses a change something speaks against that was not accepted.
+fn nothing_against(findings: Vec<Finding>, accept: &[String]) -> Result<(), Failure> {
+    let accepted: BTreeSet<String> = accept.iter().cloned().collect();
+    let verdict = weigh(findings, &accepted);
+    if !verdict.unknown.is_empty() {
+        let names = verdict.unknown.join(", ");
+        return Err(Failure::Refused(anyhow!("--accept {names}: there is no such finding")));
+    }
+    if verdict.against.is_empty() {
+        return Ok(());
+    }
+    let against = verdict.against.iter();
+    let said: Vec<String> = against.map(|one| format!("{one} ({})", one.name())).collect();
+    Err(Failure::Refused(anyhow!("nothing was changed: {}", said.join("; "))))
+}
+
+/// The edit that asks for it.
+fn patch(plan: &Plan, args: &ApplyArgs) -> Value {
+    let Change { network, host, .. } = plan.change;
+    let ask = SpecEdit::Migrate { from: network.from, to: network.to, machine_to: host.to };
+    let on_loss = match args.on_loss {
+        OnLoss::Pause => MtuOnLoss::Pause,
+        OnLoss::Reverse => MtuOnLoss::Reverse,
+    };
+    let unattended = args.unattended.then(|| MtuUnattended::from(true).to_string());
+    json!({
+        "metadata": {
+            // For the version this was decided for: nobody edited it meanwhile.
+            "resourceVersion": plan.seen.network.resource_version(),
+            "annotations": { MtuUnattended::KEY: unattended, MtuOnLoss::KEY: on_loss.to_string() },
+        },
+        "spec": printed_edit(&ask, &plan.seen.network.spec),
+    })
+}
+
+fn load(path: &Path) -> Result<Kept, Failure> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("reading the plan {}", path.display()))?;
+    Ok(serde_json::from_str(&text).with_context(|| format!("the plan {}", path.display()))?)
+}

@@ -1,0 +1,99 @@
+//! What could go wrong with a change, gathered before anything is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::MtuObserved;
+use netferry_core::mtu::preflight::{BudgetReport, Card, Finding, NodeReport, PoolReport, Report, look};
+use netferry_core::mtu::record::Change;
+use netferry_core::name::ObjectName;
+use netferry_core::rollout::drain::Managed;
+use netferry_core::rollout::status::{ConditionKind, status};
+use netferry_translate::{drain, object_name};
+
+use super::seen::{Seen, SeenNode, SeenPool, answer};
+use crate::exit::Failure;
+
+/// Looks for what speaks against a change.
+pub(super) async fn findings(client: &Client, seen: &Seen, change: &Change) -> Result<Vec<Finding>, Failure> {
+    let nodes = seen.nodes.iter().map(|(name, node)| (name.clone(), of_node(node))).collect();
+    let pools = seen.pools.iter().map(|pool| of_pool(seen, pool)).collect();
+    let budgets = budgets(client, seen).await?;
+    // Whether full-size packets get through is tried by the nodes themselves, once they carry them.
+    Ok(look(change, &Report { nodes, pools, budgets, unreachable: Vec::new() }))
+}
+
+fn of_node(node: &SeenNode) -> NodeReport {
+    let none = BTreeMap::new();
+    let annotations = node.object.metadata.annotations.as_ref().unwrap_or(&none);
+    let observed = MtuObserved::read(annotations).ok().flatten();
+    let cards = observed.iter().flat_map(|observed| observed.interfaces());
+    let cards = cards.filter_map(|one| {
+        let range = one.nic?;
+        Some(Card { name: one.name.clone(), least: range.min, most: range.max })
+    });
+    let node_says = &node.machine.node;
+    let drift = node_says.is_degraded().then(|| node_says.reason.clone());
+    NodeReport {
+        ready: node_says.is_ready(),
+        observed: node.facts.observed,
+        cards: cards.collect(),
+        drift: drift.into_iter().chain(node.wrong.clone()).collect(),
+    }
+}
+
+fn of_pool(seen: &Seen, pool: &SeenPool) -> PoolReport {
+    let members: Vec<_> = seen
+        .nodes
+        .values()
+        .filter(|node| node.pool.as_ref() == Some(&pool.pool.name))
+        .map(|node| node.machine.node.clone())
+        .collect();
+    let now = status(&pool.pool, &members, None);
+    let updating = now.conditions.iter().any(|one| one.kind == ConditionKind::Updating && one.holds);
+    // What could not be merged only the operator knows.
+    let written = pool.object.status.iter().flat_map(|status| &status.conditions);
+    let degraded = written.filter(|one| one.type_ == "RenderDegraded" && one.status == "True");
+    PoolReport {
+        name: pool.pool.name.clone(),
+        paused: pool.pool.paused,
+        updating,
+        degraded: degraded.map(|one| one.message.clone()).next(),
+    }
+}
+
+/// Budgets that allow no disruption now, with the pods they keep on nodes that would be drained.
+async fn budgets(client: &Client, seen: &Seen) -> Result<Vec<BudgetReport>, Failure> {
+    let all = ListParams::default();
+    let api = Api::<PodDisruptionBudget>::all(client.clone());
+    let exhausted = |budget: &PodDisruptionBudget| {
+        budget.status.as_ref().is_none_or(|status| status.disruptions_allowed <= 0)
+    };
+    let budgets = answer("listing PodDisruptionBudgets", api.list(&all)).await?.items;
+    let budgets: Vec<PodDisruptionBudget> = budgets.into_iter().filter(exhausted).collect();
+    if budgets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: BTreeSet<&str> = seen.nodes.keys().map(|name| name.as_str()).collect();
+    let mut kept: BTreeMap<ObjectName, Vec<ObjectName>> = BTreeMap::new();
+    for pod in answer("listing pods", Api::<Pod>::all(client.clone()).list(&all)).await? {
+        let read = drain::pod(&pod);
+        let stays = read.finished || matches!(read.managed, Managed::Node | Managed::DaemonSet);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        if stays || !node.is_some_and(|node| names.contains(node)) {
+            continue;
+        }
+        for budget in &budgets {
+            let same = budget.metadata.namespace == pod.metadata.namespace;
+            let one = std::slice::from_ref(budget);
+            if same && !drain::budgets(pod.metadata.labels.as_ref(), one).is_empty() {
+                kept.entry(object_name(&budget.metadata)).or_default().push(read.name.clone());
+            }
+        }
+    }
+    Ok(kept.into_iter().map(|(name, pods)| BudgetReport { name, pods }).collect())
+}

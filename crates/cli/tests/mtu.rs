@@ -1,0 +1,278 @@
+//! `netferry mtu` against a cluster whose nodes say what they run: what is planned, refused, asked for, held and taken back.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::Server;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
+use netferry_operator::lead::Timing;
+use netferry_testkit::wait::until;
+use serde_json::{Value, json};
+
+/// A cluster of nodes that report what they run and otherwise do nothing, with an operator.
+struct Cluster {
+    dir: tempfile::TempDir,
+    client: Client,
+    _server: Server,
+}
+
+/// What a command printed, and how it ended.
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Cluster {
+    async fn new(nodes: &[&str]) -> Cluster {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = Server::start(dir.path(), "127.0.0.1:0", &["--kubeconfig-out", "kubeconfig"]);
+        let client = client(dir.path()).await;
+        let cluster = Cluster { dir, client, _server: server };
+        for (_, text) in netferry_api::crds() {
+            let definition: CustomResourceDefinition = serde_saphyr::from_str(&text).expect("a definition");
+            let api = Api::all(cluster.client.clone());
+            api.create(&PostParams::default(), &definition).await.expect("a definition");
+        }
+        cluster.make::<Namespace>(None, json!({ "metadata": { "name": "netferry" } })).await;
+        let spec = json!({
+            "clusterNetwork": [{ "cidr": "10.244.0.0/16", "hostPrefix": 24 }], "serviceNetwork": ["10.96.0.0/16"],
+            "defaultNetwork": { "type": "OVNKubernetes", "ovnKubernetesConfig": { "mtu": 1400 } },
+        });
+        let network = json!({
+            "apiVersion": "operator.openshift.io/v1", "kind": "Network",
+            "metadata": { "name": "cluster" }, "spec": spec,
+        });
+        cluster.make::<OperatorNetwork>(None, network).await;
+        for name in nodes {
+            cluster.join(name).await;
+        }
+        cluster
+    }
+
+    async fn make<K>(&self, namespace: Option<&str>, object: Value)
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let (client, kind) = (self.client.clone(), ApiResource::erase::<K>(&()));
+        let api = match namespace {
+            None => Api::all_with(client, &kind),
+            Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+        };
+        api.create(&PostParams::default(), &object).await.expect("an object");
+    }
+
+    /// A node that is ready and says that pods run at 1400 and its uplink, whose card takes 9000, at 1500.
+    async fn join(&self, name: &str) {
+        let observed = json!({
+            "version": 1, "epoch": 0, "cni": { "mtu": 1400 },
+            "interfaces": [{ "name": "eth0", "role": "uplink", "mtu": 1500, "nic": { "min": 68, "max": 9000 } }],
+            "routes": [{ "to": "0.0.0.0/0", "interface": "eth0" }],
+        });
+        let annotations = json!({ "netferry.dev/mtu-observed": observed.to_string() });
+        self.make::<Node>(None, json!({ "metadata": { "name": name, "annotations": annotations } })).await;
+        self.ready(name, "True").await;
+    }
+
+    async fn ready(&self, name: &str, status: &str) {
+        let status = json!({ "status": {
+            "addresses": [{ "type": "InternalIP", "address": "172.30.0.2" }],
+            "conditions": [{ "type": "Ready", "status": status }],
+        } });
+        let api = Api::<Node>::all(self.client.clone());
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.expect("a status");
+    }
+
+    /// Runs an operator for as long as the test does, once the network is published.
+    async fn operate(&self) {
+        let settings = netferry_operator::Settings {
+            namespace: "netferry".into(),
+            identity: "tested".into(),
+            timing: Timing::default(),
+            overlay: netferry_operator::overlay::Settings::default(),
+            rollout: netferry_operator::rollout::Settings::default(),
+            listen: None,
+        };
+        tokio::spawn(netferry_operator::run(self.client.clone(), settings, std::future::pending()));
+        until("the MTU is published", async || {
+            let api = Api::<ConfigNetwork>::all(self.client.clone());
+            let status = api.get_opt("cluster").await.ok()??.status?;
+            status.cluster_network_mtu
+        })
+        .await;
+    }
+
+    fn run(&self, args: &[&str]) -> Answer {
+        let done = Command::new(env!("CARGO_BIN_EXE_netferry"))
+            .current_dir(self.dir.path())
+            .args(["--kubeconfig", "kubeconfig", "mtu"])
+            .args(args)
+            .output()
+            .expect("the binary under test runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let code = done.status.code().expect("it ends by itself");
+        Answer { code, out: text(done.stdout), err: text(done.stderr) }
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let answer = self.run(args);
+        assert_eq!(answer.code, 0, "{args:?}: {}", answer.err);
+        serde_json::from_str(&answer.out).expect("JSON")
+    }
+
+    /// Waits until `status` says this of the phase.
+    async fn until_phase(&self, phase: &str) -> Value {
+        until(&format!("the phase is {phase}"), async || {
+            Some(self.json(&["status", "-o", "json"])).filter(|status| status["phase"] == phase)
+        })
+        .await
+    }
+
+    async fn asked(&self) -> Value {
+        let network =
+            Api::<OperatorNetwork>::all(self.client.clone()).get("cluster").await.expect("the network");
+        json!({ "spec": network.spec, "annotations": network.metadata.annotations })
+    }
+}
+
+async fn client(dir: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(dir.join("kubeconfig")).expect("a kubeconfig");
+    let options = KubeConfigOptions::default();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig");
+    Client::try_from(config).expect("a client")
+}
+
+const UP: [&str; 4] = ["--to", "8900", "--host-to", "9000"];
+
+fn with<'a>(command: &'a str, args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&[command], args, more].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_shows_every_node_and_changes_nothing() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let before = cluster.asked().await;
+    let shown = cluster.run(&with("plan", &UP, &[]));
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    for part in [
+        "pods 1400 to 8900, hosts 1500 to 9000: 4 restarts, about 8 min",
+        "phase one",
+        "a  restarts  pods 1400 -> 8900 (routes 1400), host 1500 -> 9000 (routes 1500)",
+        "phase two",
+        "b  restarts  pods 8900 (routes 1400) -> 8900, host 9000 (routes 1500) -> 9000",
+    ] {
+        assert!(shown.out.contains(part), "{part:?} is not in\n{}", shown.out);
+    }
+    let kept = cluster.json(&with("plan", &UP, &["-o", "json"]));
+    assert_eq!((&kept["restarts"], &kept["findings"]), (&json!(4), &json!([])));
+    assert_eq!(cluster.asked().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_refused_with_its_numbers_and_nothing_is_written() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let before = cluster.asked().await;
+    cluster.ready("b", "False").await;
+    let pod = json!({
+        "metadata": { "name": "web", "labels": { "app": "web" } },
+        "spec": { "nodeName": "a", "containers": [{ "name": "c", "image": "none" }] },
+    });
+    cluster.make::<Pod>(Some("default"), pod).await;
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let budget =
+        json!({ "metadata": { "name": "web" }, "spec": { "minAvailable": 1, "selector": selector } });
+    cluster.make::<PodDisruptionBudget>(Some("default"), budget).await;
+    #[rustfmt::skip]
+    let rows: [(&[&str], &str); 5] = [
+        (&["--to", "100"], "576"),
+        (&["--to", "8900", "--host-to", "8950"], "must be at least 9000"),
+        (&["--to", "9000", "--host-to", "9100"], "card eth0 of node a takes at most 9000, and 9100 is needed"),
+        (&["--to", "8900", "--host-to", "9000"], "node b is not ready; others wait for it (NotReady/b)"),
+        (&["--to", "8900", "--host-to", "9000", "--accept", "NotReady/c"], "--accept NotReady/c: there is no such finding"),
+    ];
+    for (args, said) in rows {
+        let answer = cluster.run(&with("apply", args, &[]));
+        assert_eq!(answer.code, 3, "{args:?}: {}{}", answer.out, answer.err);
+        assert!(answer.err.contains(said), "{args:?}: {}", answer.err);
+    }
+    let accepted = ["--accept", "NotReady/b"];
+    let answer = cluster.run(&with("apply", &UP, &accepted));
+    assert!(
+        answer.err.contains("PodDisruptionBudget default/web allows no disruption now"),
+        "{}",
+        answer.err
+    );
+    assert_eq!(cluster.asked().await, before);
+    let answer =
+        cluster.run(&with("apply", &UP, &[&accepted[..], &["--accept", "Budget/default/web"]].concat()));
+    assert_eq!(answer.code, 0, "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_the_cluster_has_drifted_from_is_refused() {
+    let cluster = Cluster::new(&["a"]).await;
+    cluster.operate().await;
+    let plan = cluster.run(&with("plan", &UP, &["-o", "json"]));
+    std::fs::write(cluster.dir.path().join("plan.json"), plan.out).expect("a file");
+    let by_plan = ["--plan", "plan.json"];
+    cluster.join("b").await;
+    let answer = cluster.run(&with("apply", &UP, &by_plan));
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    assert!(answer.err.contains("node b is in only one of plan and cluster"), "{}", answer.err);
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    nodes.delete("b", &Default::default()).await.expect("a deletion");
+    let answer = cluster.run(&with("apply", &UP, &by_plan));
+    assert_eq!(answer.code, 0, "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_asked_for_paused_resumed_and_taken_back() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let none = cluster.run(&["cancel"]);
+    assert_eq!(none.code, 3, "{}", none.err);
+    assert!(none.err.contains("no change of MTU is under way"), "{}", none.err);
+    let over = cluster.run(&["watch"]);
+    assert_eq!((over.code, over.out.as_str()), (0, "no change is under way; the MTU of pods is 1400\n"));
+    assert_eq!(cluster.run(&["pause"]).code, 0);
+    let asked = cluster.run(&with("apply", &UP, &["--unattended", "--on-loss", "reverse"]));
+    assert_eq!(asked.code, 0, "{}", asked.err);
+    let status = cluster.until_phase("PhaseOne").await;
+    assert_eq!(status["change"]["network"], json!({ "from": 1400, "to": 8900 }));
+    let asked = cluster.asked().await;
+    assert_eq!(asked["annotations"]["netferry.dev/mtu-on-loss"], "reverse");
+    assert_eq!(asked["annotations"]["netferry.dev/mtu-unattended"], "true");
+    until("the pause is reported", async || {
+        let status = cluster.json(&["status", "-o", "json"]);
+        status["conditions"].as_array()?.iter().any(|one| one["reason"] == "Paused").then_some(())
+    })
+    .await;
+    let table = cluster.run(&["status"]).out;
+    assert!(
+        table.starts_with("pods 1400 to 8900, hosts 1500 to 9000: PhaseOne, 0 of 2 nodes there\n"),
+        "{table}"
+    );
+    assert!(table.contains("MTUChangeHeld        True   Paused"), "{table}");
+    let again = cluster.run(&with("apply", &UP, &[]));
+    assert_eq!(again.code, 3, "{}", again.err);
+    assert!(again.err.contains("the MTU is being changed from 1400 to 8900"), "{}", again.err);
+    let watched = cluster.run(&["watch", "--timeout", "1s"]);
+    assert_eq!(watched.code, 4, "{}", watched.err);
+    assert!(watched.out.contains("PhaseOne     a waiting\n"), "{}", watched.out);
+    assert_eq!(cluster.run(&["resume"]).code, 0);
+    assert_eq!(cluster.run(&["cancel"]).out, "every node goes back to 1400\n");
+    cluster.until_phase("Returning").await;
+    assert_eq!(cluster.run(&["cancel"]).out, "every node is on its way back already\n");
+}
