@@ -19,6 +19,11 @@ use crate::exit::Failure;
 
 /// Change the MTU of a running cluster, and see how far it is
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  netferry mtu plan --to 8900 --host-to 9000
+  netferry mtu apply --to 8900 --host-to 9000 --unattended && netferry mtu watch
+  netferry mtu status -o json")]
 pub(crate) struct MtuArgs {
     /// The namespace of the operator, where what is applied is kept
     #[arg(long, global = true, value_name = "NAME", default_value = "netferry")]
