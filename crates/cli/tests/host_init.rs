@@ -50,12 +50,13 @@ fn a_host_without_a_switch_is_left_alone_and_told_what_is_missing() {
     let namespace = Namespace::anonymous().expect("root");
     let dir = tempfile::tempdir().expect("a directory");
     let (database, run_dir) = (format!("unix:{}/db.sock", dir.path().display()), dir.path().join("run"));
-    let flags = ["--ovsdb", &database, "--run-dir", run_dir.to_str().expect("plain"), "--timeout", "1"];
+    let (root, run) = (dir.path().to_str().expect("plain"), run_dir.to_str().expect("plain"));
+    let flags = ["--ovsdb", &database, "--run-dir", run, "--root", root, "--timeout", "1"];
     let (code, out, error) =
         netferry(&namespace, &[&["host-init", "--datapath", "userspace"][..], &flags].concat());
     assert_eq!((code, out.as_str()), (Some(4), ""), "{error}");
     assert!(error.contains("is the openvswitch-switch service running?"), "{error}");
-    assert!(!run_dir.exists());
+    assert!(!run_dir.join("host-init.json").exists(), "nothing was prepared");
     let (code, ..) = netferry(&namespace, &["host-init", "--uplink", "a name that is none"]);
     assert_eq!(code, Some(2));
 }
@@ -75,7 +76,7 @@ fn a_boot_ends_with_the_uplinks_address_on_the_bridge_and_says_so() {
     let (remote, control) = (format!("unix:{}", at("db.sock")), format!("--unixctl={}", at("switch.ctl")));
     must(&namespace, &format!("ovs-vsctl --db={remote} --no-wait init"));
     must(&namespace, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up");
-    let flags = ["--ovsdb", &remote, "--run-dir", &at("run"), "--datapath", "userspace"];
+    let flags = ["--ovsdb", &remote, "--run-dir", &at("run"), "--root", &at(""), "--datapath", "userspace"];
     let init = |more: &[&str]| netferry(&namespace, &[&["host-init"], more, &flags].concat());
 
     let (code, out, error) = init(&[]);
@@ -100,8 +101,10 @@ fn a_boot_ends_with_the_uplinks_address_on_the_bridge_and_says_so() {
     assert_eq!(code, Some(3), "{error}");
     assert!(error.contains("br-ex stands on link eth0"), "{error}");
 
-    let (code, _, error) =
-        netferry(&namespace, &["host-init", "--undo", "--ovsdb", &remote, "--run-dir", &at("run")]);
+    let (code, _, error) = netferry(
+        &namespace,
+        &["host-init", "--undo", "--ovsdb", &remote, "--run-dir", &at("run"), "--root", &at("")],
+    );
     assert_eq!(code, Some(0), "{error}");
     assert!(must(&namespace, "ip -o -4 addr show dev eth0").contains("192.0.2.1/24"));
 }
