@@ -1,7 +1,9 @@
 //! `netferry demo`: the real thing, small, on this machine, and cleaned up afterwards.
 
 mod api;
+mod ground;
 mod guide;
+mod mtu;
 mod network;
 mod server;
 mod tour;
@@ -25,6 +27,7 @@ Exit codes: 0 everything went as it should, 1 it did not.
 Examples:
   netferry demo
   netferry demo network --family dual --for 30s
+  netferry demo mtu
   netferry demo api --kubectl ~/bin/kubectl"
 )]
 pub(crate) struct DemoArgs {
@@ -35,6 +38,7 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Network(network::NetworkArgs),
+    Mtu(mtu::MtuArgs),
     Api(api::ApiArgs),
 }
 
@@ -42,6 +46,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     match &args.what {
         None => network::run(&network::NetworkArgs::default()),
         Some(What::Network(args)) => network::run(args),
+        Some(What::Mtu(args)) => mtu::run(args),
         Some(What::Api(args)) => api::run(args),
     }
 }

@@ -6,17 +6,16 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use netferry_lab::kills::Part;
 use netferry_lab::meter::{Limits, Meter, Report, Running};
-use netferry_lab::paths::{self, Selection, Sites, in_lab};
-use netferry_lab::{Families, Lab, Lifetime, Name, Options};
+use netferry_lab::paths::{self, Selection, Sites};
+use netferry_lab::{Families, Lab, Name};
 
+use super::ground::{self, PATIENCE};
 use crate::exit::Failure;
 use crate::lab;
 use crate::line::Line;
 use crate::output::{self, Paint};
 use crate::time;
 
-/// How long anything may take to be ready, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// After a part was killed the flows run on for this long before the next: gaps would be seen by then.
 const AFTER_A_KILL: Duration = Duration::from_secs(3);
 
@@ -63,17 +62,14 @@ pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
     let began = Instant::now();
 
     title(&format!("1. A cluster of {} nodes, each with a switch and an OVN zone of its own", args.nodes))?;
-    let lab = up(args)?;
+    let lab = ground::up(|options| {
+        options.nodes = args.nodes;
+        options.families = Families::from(args.family);
+    })?;
     output::print(&format!("  ready after {:.1} s\n", began.elapsed().as_secs_f32()))?;
 
     title("2. Pods and Services on every node")?;
-    let mut line = Line::new();
-    let sites = runtime.block_on(in_lab::sites(&lab, PATIENCE, |missing| {
-        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        line.show(&format!("  waiting for {}{more}", missing.first().map_or("", String::as_str)));
-    }));
-    line.clear();
-    let sites = sites?;
+    let sites = runtime.block_on(ground::sites(&lab))?;
 
     let report = measured(args, &lab, &sites, &title)?;
 
@@ -99,22 +95,6 @@ pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
     }
-}
-
-fn up(args: &NetworkArgs) -> Result<Lab, Failure> {
-    let program = std::env::current_exe().context("finding our own program")?;
-    let name = format!("demo-{}", std::process::id()).parse().expect("digits make a name");
-    let mut options = Options::new(name, program.clone(), lab::beside(&program, "netferry-cni"));
-    options.nodes = args.nodes;
-    options.families = Families::from(args.family);
-    // Whatever ends us ends the lab.
-    options.lifetime = Lifetime::OfCaller;
-    let lab = Lab::up(&options)?;
-    let mut line = Line::new();
-    let ready = lab.wait_ready(PATIENCE, |waiting| lab::progress(&mut line, waiting));
-    line.clear();
-    ready?;
-    Ok(lab)
 }
 
 fn measured(

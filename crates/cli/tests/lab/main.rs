@@ -6,6 +6,7 @@ mod killing;
 mod kubectl;
 mod leftovers;
 mod machines;
+mod mtu;
 mod pods;
 mod repairs;
 mod sizes;

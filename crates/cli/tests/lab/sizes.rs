@@ -48,7 +48,7 @@ fn roll(lab: &Lab, config: &str, sizes: &str) {
 }
 
 /// The MTU of a link, and of the way to an address, inside.
-fn sizes(lab: &Lab, target: &str, link: &str, to: &str) -> (String, String) {
+pub(crate) fn sizes(lab: &Lab, target: &str, link: &str, to: &str) -> (String, String) {
     let mtu = said(lab, target, &["cat", &format!("/sys/class/net/{link}/mtu")]);
     let route = said(lab, target, &["ip", "route", "show", to]);
     let held = route.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or("-");

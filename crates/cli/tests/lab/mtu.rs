@@ -1,0 +1,87 @@
+//! The MTU of a running cluster is changed, as an administrator does it.
+
+use netferry_lab::escort::Escort;
+use netferry_lab::meter::{Limits, Sizes};
+use netferry_lab::paths::{Kind, Selection, in_lab};
+use netferry_lab::{Lab, Restarts};
+
+use crate::bench::{PATIENCE, options, said, up};
+use crate::kubectl::{field, kubectl};
+use crate::sizes::sizes;
+
+const NETWORK: &str = "networks.operator.openshift.io/cluster";
+
+fn patch(lab: &Lab, patch: &str) {
+    kubectl(lab, &["patch", NETWORK, "--type=merge", "--patch", patch]);
+}
+
+/// Where the change is, by the operator's word.
+fn phase(lab: &Lab) -> String {
+    let path = ".status.conditions[?(@.type==\"MTUChangeInProgress\")].reason";
+    field(lab, "default", NETWORK, path)
+}
+
+#[test]
+fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_stay() {
+    let mut options = options(3);
+    (options.mtu, options.host_mtu, options.restarts) = (9000, Some(1500), Restarts::WhenTold);
+    let lab = up(&options);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let sites = runtime.block_on(in_lab::sites(&lab, PATIENCE, |_| {})).expect("pods and Services");
+    let selection = Selection {
+        kinds: [Kind::PodPodAcross, Kind::HostHost, Kind::PodClusterIp, Kind::PodOutside].into(),
+        udp: Some(Sizes::Full),
+        icmp: None,
+        rate: Some(20),
+        ..Selection::default()
+    };
+    let mut escort = Escort::start(&lab, sites, selection, PATIENCE).expect("every path is answered");
+    let mut restarted = Vec::new();
+    let mut take_to = |wanted: &str| {
+        let mut seen = String::new();
+        let holds = || {
+            seen = phase(&lab);
+            Ok(seen == wanted)
+        };
+        let news = |node: &netferry_lab::Name, _: &_| {
+            restarted.push(format!("{node} towards {wanted}"));
+            Ok(())
+        };
+        let done = escort.until(wanted, holds, news);
+        done.unwrap_or_else(|error| panic!("{}; the operator says {seen:?}", error.chain()));
+    };
+
+    patch(
+        &lab,
+        r#"{"spec": {"migration": {"mtu": {"network": {"from": 1400, "to": 8900}, "machine": {"to": 9000}}}}}"#,
+    );
+    take_to("AwaitingFinish");
+    for node in ["node-1", "node-2", "node-3"] {
+        let pod = format!("netferry-meter/one-{node}");
+        assert_eq!(sizes(&lab, node, "br-ex", "default"), ("9000".to_owned(), "1500".to_owned()));
+        assert_eq!(sizes(&lab, &pod, "eth0", "default"), ("8900".to_owned(), "1400".to_owned()));
+    }
+
+    patch(&lab, r#"{"spec": {"migration": null, "defaultNetwork": {"ovnKubernetesConfig": {"mtu": 8900}}}}"#);
+    take_to("Idle");
+    for node in ["node-1", "node-2", "node-3"] {
+        let pod = format!("netferry-meter/one-{node}");
+        assert_eq!(sizes(&lab, node, "br-ex", "default"), ("9000".to_owned(), "-".to_owned()));
+        assert_eq!(sizes(&lab, &pod, "eth0", "default"), ("8900".to_owned(), "-".to_owned()));
+        let interfaces = said(&lab, node, &["cat", "/etc/network/interfaces"]);
+        assert!(interfaces.contains("mtu 9000") && !interfaces.contains("mtu 1500"), "{interfaces}");
+    }
+    restarted.sort();
+    let each = |phase: &str| ["node-1", "node-2", "node-3"].map(|node| format!("{node} towards {phase}"));
+    let mut expected = [each("AwaitingFinish"), each("Idle")].concat();
+    expected.sort();
+    assert_eq!(restarted, expected, "every node restarts once in each phase");
+
+    let report = escort.finish().expect("the meter tells");
+    let verdict = report.verdict(Limits::NONE_LOST);
+    assert!(verdict.passed, "{report}");
+    let largest = report.flows.iter().filter(|flow| flow.kind == "pod-pod-across" && flow.traffic == "udp");
+    for flow in largest {
+        assert_eq!(flow.forward.largest_passed, 8900, "{report}");
+    }
+}
