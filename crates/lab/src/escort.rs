@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{During, LabError, Result};
-use crate::meter::{Flow, Meter, MeterError, Place, Report, Running};
+use crate::meter::{Meter, MeterError, Place, Report, Running};
 use crate::paths::{self, Selection, Silent, Sites, in_lab};
 use crate::{Lab, Name};
 
@@ -21,7 +21,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Escort<'l> {
     lab: &'l Lab,
     sites: Sites,
-    selection: Selection,
     meter: Running,
     patience: Duration,
 }
@@ -31,11 +30,16 @@ impl<'l> Escort<'l> {
     ///
     /// # Errors
     /// If a path is not answered, or the meter cannot start.
-    pub fn start(lab: &'l Lab, sites: Sites, selection: Selection, patience: Duration) -> Result<Escort<'l>> {
-        let flows = paths::flows(&sites, &selection);
-        answered(&flows, patience)?;
+    pub fn start(
+        lab: &'l Lab,
+        sites: Sites,
+        selection: &Selection,
+        patience: Duration,
+    ) -> Result<Escort<'l>> {
+        let flows = paths::flows(&sites, selection);
+        refuse_silence(&paths::preflight(&flows, patience, |_| {}).during("trying every path")?)?;
         let meter = Meter::start(flows).during("starting the meter")?;
-        Ok(Escort { lab, sites, selection, meter, patience })
+        Ok(Escort { lab, sites, meter, patience })
     }
 
     /// What is measured.
@@ -60,9 +64,7 @@ impl<'l> Escort<'l> {
         self.lab.reboot(node.as_str())?;
         self.lab.wait_ready(self.patience, |_| {})?;
         let back = self.find_again(node)?;
-        let flows = paths::flows(&self.sites, &self.selection);
-        let touched = |flow: &Flow| back.iter().any(|place| flow.touches(&place.name));
-        answered(&flows.into_iter().filter(touched).collect::<Vec<_>>(), self.patience)?;
+        self.tried(&back)?;
         for place in back {
             let attempt = format!("measuring paths of {} again", place.name);
             self.meter.come_back(place).during(attempt)?;
@@ -103,6 +105,18 @@ impl<'l> Escort<'l> {
         self.meter.finish(UNDER_WAY).during("ending the meter")
     }
 
+    /// Waits until every path to these places is answered. A pod whose network is being made has no address yet.
+    fn tried(&self, back: &[Place]) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.meter.try_out(back, left) {
+                Err(MeterError::Listen { .. }) if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                tried => return refuse_silence(&paths::silent(&tried.during("trying every path")?)),
+            }
+        }
+    }
+
     /// The names of a node and of its pods.
     fn places(&self, node: &Name) -> Vec<String> {
         let pods = self.sites.pods_on(node.as_str()).map(|pod| pod.place.name.clone());
@@ -135,22 +149,8 @@ impl<'l> Escort<'l> {
     }
 }
 
-/// Waits until every flow is answered. A pod whose network is being made has no address to answer on yet.
-fn answered(flows: &[Flow], patience: Duration) -> Result<()> {
-    let deadline = Instant::now() + patience;
-    let attempt = "looking whether every path is answered";
-    let silent: Vec<Silent> = loop {
-        match paths::preflight(flows, deadline.saturating_duration_since(Instant::now()), |_| {}) {
-            Err(MeterError::Listen { .. }) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-            other => break other.during(attempt)?,
-        }
-    };
-    match silent.first() {
-        None => Ok(()),
-        Some(first) => {
-            let more = silent.len() - 1;
-            let why = format!("{} and {more} more were not answered: {}", first.flow, first.why);
-            Err(LabError::failed(attempt, why))
-        }
-    }
+fn refuse_silence(silent: &[Silent]) -> Result<()> {
+    let Some(first) = silent.first() else { return Ok(()) };
+    let why = format!("{} and {} more were not answered: {}", first.flow, silent.len() - 1, first.why);
+    Err(LabError::failed("looking whether every path is answered", why))
 }

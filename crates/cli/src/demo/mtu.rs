@@ -70,7 +70,7 @@ pub(super) fn run(args: &MtuArgs) -> Result<(), Failure> {
     let sites = runtime.block_on(ground::sites(&lab))?;
     output::print(&format!("  ready after {:.1} s\n", began.elapsed().as_secs_f32()))?;
 
-    let mut escort = Escort::start(&lab, sites, Selection::default(), PATIENCE)?;
+    let mut escort = Escort::start(&lab, sites, &Selection::default(), PATIENCE)?;
     let client = runtime.block_on(in_lab::client(&lab.state().kubeconfig()))?;
     let change = Change { runtime: &runtime, networks: Api::all(client) };
     for (number, (from, to)) in [(SMALL, LARGE), (LARGE, SMALL)].into_iter().enumerate() {

@@ -35,7 +35,7 @@ fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_sta
         rate: Some(20),
         ..Selection::default()
     };
-    let mut escort = Escort::start(&lab, sites, selection, PATIENCE).expect("every path is answered");
+    let mut escort = Escort::start(&lab, sites, &selection, PATIENCE).expect("every path is answered");
     let mut restarted = Vec::new();
     let mut take_to = |wanted: &str| {
         let mut seen = String::new();

@@ -23,6 +23,10 @@ use crate::programs::probe::Protocol;
 
 /// The token of the waker.
 pub(super) const WAKE: Token = Token(0);
+/// Packets per second of a flow that is only tried.
+const TRIAL_RATE: u32 = 5;
+/// How long what is under way of a trial may take to arrive.
+const STRAGGLERS: Duration = Duration::from_secs(1);
 /// While the last packets are waited for, clocks are looked at this often.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
 /// What is later than this is not sent.
@@ -36,6 +40,7 @@ pub(super) enum Command {
     Snapshot(Reply<Report>),
     Add(Vec<Flow>, Reply<Result<(), MeterError>>),
     Leave(String, Duration, Reply<()>),
+    TryOut(Vec<Place>, Duration, Reply<Result<Report, MeterError>>),
     Return(Place, Reply<Result<(), MeterError>>),
     Finish(Duration, Reply<Report>),
 }
@@ -57,6 +62,8 @@ pub(super) struct Running {
     pub(super) errors: Errors,
     pub(super) engine: Engine,
     pub(super) paused: bool,
+    /// A copy that is only there to find out whether the flow is answered; nobody is told of it afterwards.
+    pub(super) trial: bool,
     sizes: Sizes,
 }
 
@@ -89,6 +96,15 @@ struct Leaving {
     done: Reply<()>,
 }
 
+/// Somebody waits until flows are answered that are about to go on.
+struct Trying {
+    /// The first of the copies; they are the last there are.
+    first: usize,
+    answered: bool,
+    until: At,
+    done: Reply<Result<Report, MeterError>>,
+}
+
 /// Whether what was due `at` is still to be sent, and when the next is due.
 ///
 /// A thread that was late does not make up for it: everything that waited would leave at once, and a burst loses
@@ -110,6 +126,7 @@ pub(super) struct Driver {
     commands: Receiver<Command>,
     away: BTreeSet<String>,
     leaving: Vec<Leaving>,
+    trying: Vec<Trying>,
     home: Namespace,
 }
 
@@ -130,6 +147,7 @@ impl Driver {
             commands,
             away: BTreeSet::new(),
             leaving: Vec::new(),
+            trying: Vec::new(),
             home,
         })
     }
@@ -181,7 +199,7 @@ impl Driver {
                 match self.commands.try_recv() {
                     Ok(Command::Finish(patience, reply)) => {
                         self.drain(patience, &mut events);
-                        let report = summary::report(&mut self.flows, &self.ground, false);
+                        let report = summary::report(counted(&mut self.flows), &self.ground, false);
                         let _ = reply.send(report);
                         return;
                     }
@@ -192,8 +210,10 @@ impl Driver {
             }
             self.tick();
             self.let_go();
+            self.judge_trials();
             let next = self.due.peek().map(|Reverse((at, _))| at.saturating_sub(self.ground.now()));
-            let longest = if self.leaving.is_empty() { Duration::from_secs(1) } else { DRAIN_STEP };
+            let waited_for = !self.leaving.is_empty() || !self.trying.is_empty();
+            let longest = if waited_for { DRAIN_STEP } else { Duration::from_secs(1) };
             self.step(next.unwrap_or(longest).min(longest), &mut events);
         }
     }
@@ -201,7 +221,7 @@ impl Driver {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Snapshot(reply) => {
-                let _ = reply.send(summary::report(&mut self.flows, &self.ground, true));
+                let _ = reply.send(summary::report(counted(&mut self.flows), &self.ground, true));
             }
             Command::Add(flows, reply) => {
                 let _ = reply.send(self.add(flows));
@@ -212,6 +232,15 @@ impl Driver {
                 self.pause_and_resume();
                 self.leaving.push(Leaving { place, until: now + patience, done });
             }
+            Command::TryOut(places, patience, done) => match self.try_out(&places) {
+                Ok(first) => {
+                    let until = self.ground.now() + patience;
+                    self.trying.push(Trying { first, answered: false, until, done });
+                }
+                Err(error) => {
+                    let _ = done.send(Err(error));
+                }
+            },
             Command::Return(place, reply) => {
                 let _ = reply.send(self.come_back(place));
             }
@@ -286,7 +315,7 @@ impl Driver {
     fn drain(&mut self, patience: Duration, events: &mut Events) {
         let end = self.ground.now() + patience;
         while self.ground.now() < end
-            && self.flows.iter_mut().any(|running| running.under_way(&mut self.ground))
+            && counted(&mut self.flows).any(|running| running.under_way(&mut self.ground))
         {
             self.step(DRAIN_STEP, events);
         }
@@ -300,7 +329,7 @@ impl Driver {
 
     fn pause_and_resume(&mut self) {
         let now = self.ground.now();
-        for running in &mut self.flows {
+        for running in counted(&mut self.flows) {
             let pause = running.flow.needs_one_of(&self.away);
             if pause && !running.paused {
                 running.forward.pause(now);
@@ -317,9 +346,7 @@ impl Driver {
         for leaving in std::mem::take(&mut self.leaving) {
             let ground = &mut self.ground;
             let busy = now < leaving.until
-                && self
-                    .flows
-                    .iter_mut()
+                && counted(&mut self.flows)
                     .any(|running| running.flow.touches(&leaving.place) && running.under_way(ground));
             if busy {
                 still.push(leaving);
@@ -344,8 +371,59 @@ impl Driver {
         self.leaving = still;
     }
 
-    /// Opens again, in a new namespace, what was closed when a place was left.
+    /// The place is back: its flows go on.
     fn come_back(&mut self, place: Place) -> Result<(), MeterError> {
+        self.open_again(&place)?;
+        self.away.remove(&place.name);
+        self.pause_and_resume();
+        Ok(())
+    }
+
+    /// Starts a copy of every flow that waits for one of these places, and for none else; answers where they begin.
+    fn try_out(&mut self, places: &[Place]) -> Result<usize, MeterError> {
+        for place in places {
+            self.open_again(place)?;
+        }
+        let back = |name: &String| places.iter().any(|place| place.name == *name);
+        let still_away: BTreeSet<String> = self.away.iter().filter(|name| !back(name)).cloned().collect();
+        let waits = |running: &&Running| running.paused && !running.trial;
+        let waiting = self.flows.iter().filter(waits).map(|running| &running.flow);
+        let copies: Vec<Flow> = waiting
+            .filter(|flow| !flow.needs_one_of(&still_away))
+            .map(|flow| flow.clone().at_rate(TRIAL_RATE))
+            .collect();
+        let first = self.flows.len();
+        self.add(copies)?;
+        self.flows[first..].iter_mut().for_each(|running| running.trial = true);
+        Ok(first)
+    }
+
+    /// Ends trials that were answered, or that took too long.
+    fn judge_trials(&mut self) {
+        let now = self.ground.now();
+        for mut trial in std::mem::take(&mut self.trying) {
+            let tried = &mut self.flows[trial.first..];
+            if !trial.answered && tried.iter().all(Running::answered) {
+                // What was lost before is not waited for; what is on its way must not meet the flow itself.
+                trial.answered = true;
+                trial.until = trial.until.min(now + STRAGGLERS);
+                tried.iter_mut().for_each(|running| running.paused = true);
+            }
+            let busy = tried.iter_mut().any(|running| running.under_way(&mut self.ground));
+            if now < trial.until && (busy || !trial.answered) {
+                self.trying.push(trial);
+                continue;
+            }
+            for running in &mut *tried {
+                running.paused = true;
+                running.close(&mut self.ground);
+            }
+            let _ = trial.done.send(Ok(summary::report(tried, &self.ground, true)));
+        }
+    }
+
+    /// Opens again, in a new namespace, what was closed when a place was left.
+    fn open_again(&mut self, place: &Place) -> Result<(), MeterError> {
         for (at, reflector) in self.reflectors.iter_mut().enumerate() {
             let mut endpoint = reflector.endpoint().clone();
             if endpoint.place.name != place.name {
@@ -372,10 +450,13 @@ impl Driver {
                 reflector.place = place.clone();
             }
         }
-        self.away.remove(&place.name);
-        self.pause_and_resume();
         Ok(())
     }
+}
+
+/// The flows that are not there for a trial only.
+fn counted(flows: &mut [Running]) -> impl Iterator<Item = &mut Running> {
+    flows.iter_mut().filter(|running| !running.trial)
 }
 
 fn same(one: &Place, other: &Place) -> bool {
@@ -425,6 +506,7 @@ impl Running {
             errors: Errors::new(),
             engine,
             paused: false,
+            trial: false,
             sizes,
         }
     }
@@ -446,6 +528,11 @@ impl Running {
             // Requests have sockets of their own.
             Engine::Requests(_) => {}
         }
+    }
+
+    /// Whether something came, both ways.
+    fn answered(&self) -> bool {
+        self.forward.received > 0 && (self.backward.received > 0 || !self.flow.traffic.reflected())
     }
 
     /// Whether something may still arrive that has not.

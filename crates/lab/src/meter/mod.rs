@@ -125,6 +125,12 @@ impl Running {
         self.ask(|reply| Command::Leave(place.to_owned(), patience, reply))
     }
 
+    /// These places are back, in namespaces of now: tries the flows that wait for them, without counting, until each was
+    /// answered or the patience ends. Tells of all that were tried.
+    pub fn try_out(&self, places: &[Place], patience: Duration) -> Result<Report, MeterError> {
+        self.ask(|reply| Command::TryOut(places.to_vec(), patience, reply))?
+    }
+
     /// The place is back, in a namespace of now: its flows go on.
     pub fn come_back(&self, place: Place) -> Result<(), MeterError> {
         self.ask(|reply| Command::Return(place, reply))?

@@ -13,9 +13,13 @@ use super::tally::{self, At, Tally};
 /// Ranges of missing numbers that are listed.
 const RANGES: usize = 16;
 
-pub(super) fn report(flows: &mut [Running], ground: &Ground, running: bool) -> Report {
+pub(super) fn report<'a>(
+    flows: impl IntoIterator<Item = &'a mut Running>,
+    ground: &Ground,
+    running: bool,
+) -> Report {
     let now = ground.now();
-    let flows: Vec<FlowReport> = flows.iter_mut().map(|flow| flow_report(flow, now, running)).collect();
+    let flows: Vec<FlowReport> = flows.into_iter().map(|flow| flow_report(flow, now, running)).collect();
     Report {
         started: Timestamp::now() - now,
         elapsed_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),

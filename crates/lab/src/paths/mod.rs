@@ -15,7 +15,7 @@ mod sites;
 pub use draw::draw;
 pub use kind::{Kind, UnknownKind};
 pub use legs::{BUDGET, Selection, flows};
-pub use preflight::{Silent, preflight};
+pub use preflight::{Silent, preflight, silent};
 pub use sites::{Node, Outside, Pod, Service, Sites};
 
 /// Where meters answer, on pods and hosts.

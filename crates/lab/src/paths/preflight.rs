@@ -35,19 +35,29 @@ pub fn preflight(
     };
     // Stragglers of this meter would be strays to the next one.
     meter.finish(Duration::from_secs(1))?;
-    Ok(last.flows.iter().filter(|flow| !answered(flow)).map(silent).collect())
+    Ok(silent(&last))
+}
+
+/// The flows of a report that nobody answered.
+pub fn silent(report: &Report) -> Vec<Silent> {
+    report.flows.iter().filter(|flow| !answered(flow)).map(Silent::of).collect()
 }
 
 fn answered(flow: &FlowReport) -> bool {
     flow.directions().all(|direction| direction.received > 0)
 }
 
-fn silent(flow: &FlowReport) -> Silent {
-    let mut why: Vec<String> = vec![format!("{} sent, {} came", flow.forward.sent, flow.forward.received)];
-    why.extend(flow.backward.iter().map(|back| format!("{} sent back, {} came", back.sent, back.received)));
-    why.extend(flow.errors.iter().map(|(what, count)| format!("{what} {count}×")));
-    Silent {
-        flow: format!("{} ({} IPv{}, {})", flow.name, flow.traffic, flow.family, flow.kind),
-        why: why.join("; "),
+impl Silent {
+    fn of(flow: &FlowReport) -> Silent {
+        let mut why: Vec<String> =
+            vec![format!("{} sent, {} came", flow.forward.sent, flow.forward.received)];
+        why.extend(
+            flow.backward.iter().map(|back| format!("{} sent back, {} came", back.sent, back.received)),
+        );
+        why.extend(flow.errors.iter().map(|(what, count)| format!("{what} {count}×")));
+        Silent {
+            flow: format!("{} ({} IPv{}, {})", flow.name, flow.traffic, flow.family, flow.kind),
+            why: why.join("; "),
+        }
     }
 }
