@@ -1,6 +1,7 @@
 //! The host's Open vSwitch: its database and its daemon, as the host's own service would run them.
 
 mod meeting;
+mod room;
 
 use std::path::Path;
 use std::time::Duration;
@@ -48,6 +49,7 @@ pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Ve
     ]);
     let daemon = daemon.urgent().supervise(children);
     tokio::spawn(meeting::arrange(daemon.follow()));
+    tokio::spawn(room::make(database.follow()));
     Ok(vec![database, daemon])
 }
 
