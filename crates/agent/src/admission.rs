@@ -16,12 +16,12 @@ use kube::runtime::watcher::watch_object;
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation as _;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_core::mtu::boot::{Admit, Arrival, Booted, admit};
+use netferry_core::mtu::boot::{Admit, Arrival, Booted, admit, admit_alone};
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::topology::WayOut;
 use netferry_translate::machine::{NotAMachine, machine};
-use netferry_translate::mtu as translate;
+use netferry_translate::mtu::{self as translate, APPLIED, RECORD};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
@@ -31,10 +31,6 @@ use crate::cluster::{Patience, Written};
 use crate::facts::publish::MANAGER;
 use crate::kept;
 
-/// Where the operator keeps what is applied, in its namespace.
-const APPLIED: &str = "applied-cluster";
-/// Under which key.
-const RECORD: &str = "mtu";
 /// What is remembered, in our data directory.
 const FILE: &str = "served.json";
 /// How long the API may take to answer before the node goes by what it last knew.
@@ -129,9 +125,9 @@ impl Door {
         let events = watch_object(api, APPLIED).backoff(Patience::default());
         pin_mut!(events);
         while let Some(event) = events.next().await {
-            let text = event.ok().flatten().and_then(|object| object.data?.remove(RECORD));
+            let record = event.ok().flatten().and_then(|map| translate::applied(&map).ok());
             let uid = Served::read(&self.data).uid;
-            if let (Some(Ok(record)), false) = (text.map(|text| translate::record(&text)), uid.is_empty()) {
+            if let (Some(record), false) = (record, uid.is_empty()) {
                 self.remember(uid, Some(&record));
             }
         }
@@ -148,7 +144,7 @@ impl Door {
         let record = self.record().await?;
         let Some((booted, record)) = booted.zip(record) else {
             // Nobody changes sizes here: no operator that does, or no host-init that could.
-            let network = booted.and_then(|booted| booted.network).or_else(|| self.published());
+            let network = admit_alone(booted.and_then(|booted| booted.network), None, self.published());
             return match (network, booted) {
                 (None, _) => Ok(None),
                 (Some(network), Some(booted)) => self.serve(&node, booted, network, None).await,
@@ -158,7 +154,7 @@ impl Door {
         let known = machine(&node)?.node;
         let headers = self.headers(&node);
         let newcomer = Served::read(&self.data).uid != node.uid().unwrap_or_default();
-        let told = known.waits && known.desired.is_some() && !known.is_done();
+        let told = known.is_told_waiting();
         match admit(&Arrival { booted: &booted, record: &record, headers, newcomer, told }) {
             Admit::Serve(network) => self.serve(&node, booted, network, Some(&record)).await,
             Admit::Wait(why) => {
@@ -206,13 +202,9 @@ impl Door {
 
     /// What the node serves at without the API, by what was applied when it last knew.
     fn as_before(&self) -> Option<Envelope> {
-        let network = self.running.get().and_then(|booted| booted.network);
-        let Some(record) = Served::read(&self.data).record else {
-            return network.or_else(|| self.published());
-        };
-        let record = translate::record(&record).ok()?;
-        let network = network.unwrap_or(record.rendering().network);
-        network.holds(record.anchor().0).then_some(network)
+        let booted = self.running.get().and_then(|booted| booted.network);
+        let known = Served::read(&self.data).record.map(|text| translate::record(&text)).transpose().ok()?;
+        admit_alone(booted, known.as_ref(), self.published())
     }
 
     fn remember(&self, uid: String, record: Option<&Record>) {
@@ -247,8 +239,7 @@ impl Door {
     async fn record(&self) -> Result<Option<Record>, Trouble> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         let found = api.get_opt(APPLIED).await.map_err(|source| Trouble::Api("what is applied", source))?;
-        let text = found.and_then(|object| object.data?.remove(RECORD));
-        let read = text.map(|text| translate::record(&text)).transpose();
+        let read = found.as_ref().map(translate::applied).transpose();
         read.map_err(|source| Trouble::Record { namespace: self.namespace.clone(), source })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
@@ -179,6 +180,9 @@ pub fn facts(
 /// A record that cannot be understood. It is the one thing that must not be guessed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotARecord {
+    /// Its place is empty.
+    #[error("there is none")]
+    Missing,
     /// It is not what we write.
     #[error("it is not the JSON it should be: {0}")]
     Json(#[from] serde_json::Error),
@@ -189,6 +193,11 @@ pub enum NotARecord {
     #[error(transparent)]
     Size(#[from] OutOfRange),
 }
+
+/// The ConfigMap that holds what is applied, in the operator's namespace.
+pub const APPLIED: &str = "applied-cluster";
+/// Where the record stands in it.
+pub const RECORD: &str = "mtu";
 
 const VERSION: u32 = 1;
 
@@ -224,6 +233,15 @@ enum WireStage {
     SpreadingFinishAsked,
     Settling,
     Returning,
+}
+
+/// What is applied, from the ConfigMap [`APPLIED`].
+///
+/// # Errors
+/// If there is nothing in it, or anything else than what [`printed_record`] writes.
+pub fn applied(map: &ConfigMap) -> Result<Record, NotARecord> {
+    let text = map.data.as_ref().and_then(|data| data.get(RECORD));
+    record(text.ok_or(NotARecord::Missing)?)
 }
 
 /// Reads what is applied.

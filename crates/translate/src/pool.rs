@@ -278,12 +278,19 @@ mod tests {
             }))
             .unwrap(),
         );
-        let first =
-            printed_status(&object, &status::status(&pool(&object).unwrap(), &[], Some("no")), &at(1));
+        let first = printed_status(
+            &object,
+            &status::status(&pool(&object).unwrap(), &[], Some("no"), &BTreeMap::new()),
+            &at(1),
+        );
         assert_eq!(first.configuration, object.spec.configuration, "no node is behind");
         assert_eq!((first.machine_count, first.observed_generation), (0, Some(3)));
         object.status = Some(first.clone());
-        let second = printed_status(&object, &status::status(&pool(&object).unwrap(), &[], None), &at(2));
+        let second = printed_status(
+            &object,
+            &status::status(&pool(&object).unwrap(), &[], None, &BTreeMap::new()),
+            &at(2),
+        );
         let of = |status: &MachineConfigPoolStatus, kind: &str| {
             let found = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
             (found.status.clone(), found.last_transition_time.clone())

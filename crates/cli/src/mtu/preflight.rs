@@ -8,15 +8,18 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::MtuObserved;
+use netferry_api::rollout::conditions::PoolConditionType;
 use netferry_core::mtu::preflight::{BudgetReport, Card, Finding, NodeReport, PoolReport, Report, look};
 use netferry_core::mtu::record::Change;
 use netferry_core::name::ObjectName;
-use netferry_core::rollout::drain::Managed;
+use netferry_core::rollout::drain::may_be_kept;
 use netferry_core::rollout::status::{ConditionKind, status};
 use netferry_translate::{drain, object_name};
 
 use super::seen::{Seen, SeenNode, SeenPool, answer};
 use crate::exit::Failure;
+
+const RENDER_DEGRADED: &str = PoolConditionType::RenderDegraded.as_str();
 
 /// Looks for what speaks against a change.
 pub(super) async fn findings(client: &Client, seen: &Seen, change: &Change) -> Result<Vec<Finding>, Failure> {
@@ -53,11 +56,11 @@ fn of_pool(seen: &Seen, pool: &SeenPool) -> PoolReport {
         .filter(|node| node.pool.as_ref() == Some(&pool.pool.name))
         .map(|node| node.machine.node.clone())
         .collect();
-    let now = status(&pool.pool, &members, None);
+    let now = status(&pool.pool, &members, None, &BTreeMap::new());
     let updating = now.conditions.iter().any(|one| one.kind == ConditionKind::Updating && one.holds);
     // What could not be merged only the operator knows.
     let written = pool.object.status.iter().flat_map(|status| &status.conditions);
-    let degraded = written.filter(|one| one.type_ == "RenderDegraded" && one.status == "True");
+    let degraded = written.filter(|one| one.type_ == RENDER_DEGRADED && one.status == "True");
     PoolReport {
         name: pool.pool.name.clone(),
         paused: pool.pool.paused,
@@ -82,9 +85,8 @@ async fn budgets(client: &Client, seen: &Seen) -> Result<Vec<BudgetReport>, Fail
     let mut kept: BTreeMap<ObjectName, Vec<ObjectName>> = BTreeMap::new();
     for pod in answer("listing pods", Api::<Pod>::all(client.clone()).list(&all)).await? {
         let read = drain::pod(&pod);
-        let stays = read.finished || matches!(read.managed, Managed::Node | Managed::DaemonSet);
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        if stays || !node.is_some_and(|node| names.contains(node)) {
+        if !may_be_kept(&read) || !node.is_some_and(|node| names.contains(node)) {
             continue;
         }
         for budget in &budgets {

@@ -15,8 +15,8 @@ use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Pool, membership};
-use netferry_operator::mtu::{APPLIED, RECORD};
 use netferry_translate::machine::{Machine, understood};
+use netferry_translate::mtu::{APPLIED, RECORD};
 use netferry_translate::{machine_config, mtu as translate, pool as pools};
 
 use crate::exit::Failure;
@@ -109,7 +109,8 @@ impl Seen {
 
     /// What is known of nodes, as decisions want it.
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
-        self.nodes.iter().map(|(name, node)| (name.clone(), node.facts)).collect()
+        let waited_for = self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part());
+        waited_for.map(|(name, node)| (name.clone(), node.facts)).collect()
     }
 }
 
@@ -118,8 +119,7 @@ async fn record(client: &Client, namespace: &str) -> Result<Record, Failure> {
     let object = format!("ConfigMap {namespace}/{APPLIED}");
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     if let Some(map) = answer(&format!("reading {object}"), api.get_opt(APPLIED)).await? {
-        let text = map.data.and_then(|mut data| data.remove(RECORD)).unwrap_or_default();
-        return Ok(translate::record(&text).with_context(|| format!("{object}, {RECORD}"))?);
+        return Ok(translate::applied(&map).with_context(|| format!("{object}, {RECORD}"))?);
     }
     let api = Api::<ConfigNetwork>::all(client.clone());
     let config = answer("reading Network.config.openshift.io/cluster", api.get(SINGLETON)).await?;

@@ -249,6 +249,18 @@ pub fn admit(arrival: &Arrival) -> Admit {
     Admit::Serve(network)
 }
 
+/// What a node serves at when there is nobody to ask: what it booted with, as long as that holds what was applied when it
+/// last knew; where it never knew, what is published.
+pub fn admit_alone(
+    booted: Option<Envelope>,
+    known: Option<&Record>,
+    published: Option<Envelope>,
+) -> Option<Envelope> {
+    let Some(record) = known else { return booted.or(published) };
+    let network = booted.unwrap_or(record.rendering().network);
+    network.holds(record.anchor().0).then_some(network)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::record::{Change, Ends, Stage};
@@ -480,6 +492,21 @@ mod tests {
                 record.change.map(|c| c.stage)
             );
             assert_eq!(admit(&Arrival { told: true, ..arrival }), Admit::Wait(NotYet::Told));
+        }
+    }
+    #[test]
+    fn a_node_that_can_ask_nobody_serves_only_what_goes_with_what_it_last_knew() {
+        let at = |bytes| Some(Envelope::settled(mtu(bytes)));
+        let (settled, settling) = (Record::settled(mtu(1400)), record(2, Stage::Settling, UP.0, UP.1));
+        for (booted, known, published, serves) in [
+            (None, None, None, None),
+            (None, None, at(1400), at(1400)),
+            (at(1300), None, at(1400), at(1300)),
+            (None, Some(&settled), None, at(1400)),
+            (at(1400), Some(&settled), at(9000), at(1400)),
+            (at(1400), Some(&settling), at(1400), None),
+        ] {
+            assert_eq!(admit_alone(booted, known, published), serves, "{booted:?} {known:?} {published:?}");
         }
     }
 }

@@ -112,9 +112,10 @@ fn place(node: &Node) -> (bool, String, u64, NodeName) {
     (zone.is_none(), zone.unwrap_or_default().to_owned(), node.created, node.name.clone())
 }
 
-/// Whether new pods should rather go elsewhere: the node is still to be moved, and they would be evicted again.
-pub fn to_be_moved(pool: &Pool, node: &Node) -> bool {
-    pool.target.is_some() && node.desired != pool.target
+/// Whether new pods should rather go elsewhere: the node is still to be moved, and they would be evicted again. A node whose
+/// daemon never spoke is left as it is: nobody would say that it is over.
+pub fn to_be_avoided(pool: &Pool, node: &Node) -> bool {
+    pool.target.is_some() && node.desired != pool.target && node.current.is_some()
 }
 
 #[cfg(test)]
@@ -246,6 +247,16 @@ mod tests {
         let choice = choose(&with_limit(1), &[done("a"), waiting], None, None);
         assert_eq!(choice.tell, [], "it counts as away itself");
         assert_eq!(choice.tell_waiting, [name("c")]);
+    }
+
+    #[test]
+    fn new_pods_go_rather_elsewhere_until_the_node_is_told_to_move() {
+        let pool = with_limit(1);
+        assert!(to_be_avoided(&pool, &done("a")));
+        assert!(!to_be_avoided(&pool, &node("a", "old", "new", NodeState::Working)));
+        assert!(!to_be_avoided(&Pool { target: None, ..pool.clone() }, &done("a")));
+        let silent = Node { current: None, desired: None, ..done("a") };
+        assert!(!to_be_avoided(&pool, &silent), "nobody would say that it is over");
     }
 
     #[test]

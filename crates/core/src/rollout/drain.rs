@@ -50,6 +50,11 @@ pub fn must_go(pod: &Pod) -> bool {
     }
 }
 
+/// Whether a budget can keep a pod on its node: one that must go, and has not run to its end.
+pub fn may_be_kept(pod: &Pod) -> bool {
+    must_go(pod) && !pod.finished
+}
+
 /// An eviction that was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
@@ -322,16 +327,17 @@ mod tests {
 
     #[test]
     fn what_would_come_right_back_stays_and_the_rest_goes() {
-        for (managed, finished, goes) in [
-            (Managed::Controller, false, true),
-            (Managed::Controller, true, true),
-            (Managed::Nobody, false, true),
-            (Managed::DaemonSet, false, false),
-            (Managed::DaemonSet, true, true),
-            (Managed::Node, false, false),
-            (Managed::Node, true, false),
+        for (managed, finished, goes, kept) in [
+            (Managed::Controller, false, true, true),
+            (Managed::Controller, true, true, false),
+            (Managed::Nobody, false, true, true),
+            (Managed::DaemonSet, false, false, false),
+            (Managed::DaemonSet, true, true, false),
+            (Managed::Node, false, false, false),
+            (Managed::Node, true, false, false),
         ] {
             let pods = vec![Pod { managed, finished, ..pod("a") }];
+            assert_eq!(may_be_kept(&pods[0]), kept, "{managed:?} {finished}");
             let step = Case::new(drain(), pods).decide().step;
             assert_eq!(step == Step::Evict(vec![name("a")]), goes, "{managed:?} {finished}");
         }

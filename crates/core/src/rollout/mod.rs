@@ -1,7 +1,8 @@
 //! Moving nodes to a configuration, a few at a time.
 //!
 //! Machine configurations are merged per pool ([`merge`]), nodes of a pool are chosen ([`choose`]), each is drained
-//! ([`drain`]), takes the configuration ([`daemon`], [`journal`]), restarts and is let back in. Several capabilities
+//! ([`drain`]), takes the configuration ([`daemon`], [`journal`]), restarts and is let back in. What nobody uses any
+//! more is removed ([`sweep`]). Several capabilities
 //! ride on it; none of them is known here.
 
 pub mod choose;
@@ -14,3 +15,4 @@ pub mod merge;
 pub mod pool;
 pub mod progress;
 pub mod status;
+pub mod sweep;

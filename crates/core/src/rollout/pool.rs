@@ -97,6 +97,13 @@ impl Pool {
         self.nodes.as_ref().is_some_and(|selector| *selector == LabelSelector::all())
     }
 
+    /// Whether a configuration with these labels is merged for it. An empty selector selects nothing here, unlike
+    /// elsewhere: it is one nobody filled in.
+    pub fn takes(&self, labels: &Labels) -> bool {
+        let filled_in = self.configs.as_ref().filter(|selector| **selector != LabelSelector::all());
+        filled_in.is_some_and(|selector| selector.matches(labels))
+    }
+
     fn wants(&self, labels: &Labels) -> bool {
         !self.selects_all() && self.nodes.as_ref().is_some_and(|selector| selector.matches(labels))
     }
@@ -130,9 +137,14 @@ impl<'a> Membership<'a> {
     }
 }
 
+/// Whether nodes with these labels are told configurations, and waited for, at all. Those that run another system are not.
+fn takes_part(labels: &Labels) -> bool {
+    labels.get("kubernetes.io/os") != Some("windows")
+}
+
 /// Finds the pool of a node with these labels.
 pub fn membership<'a>(pools: &'a [Pool], labels: &Labels) -> Membership<'a> {
-    if labels.get("kubernetes.io/os") == Some("windows") {
+    if !takes_part(labels) {
         return Membership::None;
     }
     let wanting: Vec<&Pool> = pools.iter().filter(|pool| pool.wants(labels)).collect();
@@ -211,6 +223,17 @@ impl Node {
     /// Which it is.
     pub fn identity(&self) -> Identity {
         Identity { name: self.name.clone(), uid: self.uid.clone() }
+    }
+
+    /// Whether it is told configurations, and waited for, at all.
+    pub fn takes_part(&self) -> bool {
+        takes_part(&self.labels)
+    }
+
+    /// Whether it said that it waits, was told a configuration since, and has not done it: it may be about to be drained
+    /// or restarted, and nobody makes room for its absence.
+    pub fn is_told_waiting(&self) -> bool {
+        self.waits && self.desired.is_some() && !self.is_done()
     }
 
     /// Whether pods can be put on it.
@@ -331,6 +354,31 @@ mod tests {
         let none = Pool { nodes: None, ..pool("infra", "r") };
         assert!(all.selects_all() && !none.selects_all());
         assert_eq!(membership(&[all, none], &Labels::default()), Membership::None);
+    }
+
+    #[test]
+    fn a_pool_takes_the_configurations_it_selects_and_none_before_somebody_said_which() {
+        let labels = Labels::from_iter([("role", "worker")]);
+        let with = |configs| Pool { configs, ..pool("worker", "r") };
+        for (configs, takes) in [
+            (None, false),
+            (Some(LabelSelector::all()), false),
+            (Some(LabelSelector::equals("role", "infra")), false),
+            (Some(LabelSelector::equals("role", "worker")), true),
+        ] {
+            assert_eq!(with(configs.clone()).takes(&labels), takes, "{configs:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_waits_and_is_told_has_to_do_it_first() {
+        use NodeState::{Done, Working};
+        let waiting = |current, desired, state| Node { waits: true, ..node("a", current, desired, state) };
+        assert!(waiting("a", "b", Done).is_told_waiting());
+        assert!(waiting("b", "b", Working).is_told_waiting());
+        assert!(!waiting("b", "b", Done).is_told_waiting(), "it has done it");
+        assert!(!Node { desired: None, ..waiting("a", "b", Done) }.is_told_waiting(), "it was told nothing");
+        assert!(!node("a", "a", "b", Working).is_told_waiting(), "it does not wait");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! How far a pool is.
 
+use std::collections::BTreeMap;
+
 use super::pool::{Node, Pool};
+use crate::name::NodeName;
 
 /// The counters and conditions of a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,8 +54,14 @@ pub enum ConditionKind {
     Degraded,
 }
 
-/// The status of a pool with these nodes; `render` is why its configurations cannot be merged, if they cannot.
-pub fn status(pool: &Pool, nodes: &[Node], render: Option<&str>) -> PoolStatus {
+/// The status of a pool with these nodes; `render` is why its configurations cannot be merged, if they cannot, and
+/// `blocking` what nodes wait for that are being drained.
+pub fn status(
+    pool: &Pool,
+    nodes: &[Node],
+    render: Option<&str>,
+    blocking: &BTreeMap<NodeName, String>,
+) -> PoolStatus {
     let target = pool.target.clone().unwrap_or_default();
     let updated: Vec<&Node> =
         nodes.iter().filter(|n| n.is_done() && n.desired.is_some() && n.desired == pool.target).collect();
@@ -68,7 +77,10 @@ pub fn status(pool: &Pool, nodes: &[Node], render: Option<&str>) -> PoolStatus {
         reason: reason.to_owned(),
         message,
     };
-    let updating = match (all, pool.paused) {
+    let stuck = nodes.iter().filter_map(|node| {
+        Some(format!("node {} is being drained and waits: {}", node.name, blocking.get(&node.name)?))
+    });
+    let mut updating = match (all, pool.paused) {
         (true, _) => condition(ConditionKind::Updating, false, "", String::new()),
         (false, true) => condition(
             ConditionKind::Updating,
@@ -80,6 +92,9 @@ pub fn status(pool: &Pool, nodes: &[Node], render: Option<&str>) -> PoolStatus {
             condition(ConditionKind::Updating, true, "", format!("All nodes are updating to {target}"))
         }
     };
+    if let stuck @ [_, ..] = stuck.collect::<Vec<_>>().as_slice() {
+        updating.message = format!("{}; {}", updating.message, stuck.join("; "));
+    }
     let said: Vec<String> =
         failed.iter().map(|node| format!("Node {} is reporting: {:?}", node.name, node.reason)).collect();
     let count = format!("{} nodes are reporting degraded status on sync", failed.len());
@@ -148,7 +163,7 @@ mod tests {
             (vec![], [0, 0, 0, 0, 0], vec![Updated]),
         ];
         for (nodes, counts, conditions) in rows {
-            let status = status(&pool("worker", "new"), &nodes, None);
+            let status = status(&pool("worker", "new"), &nodes, None, &BTreeMap::new());
             let counted =
                 [status.machines, status.updated, status.ready, status.unavailable, status.degraded];
             assert_eq!(counted, counts, "{nodes:?}");
@@ -161,7 +176,7 @@ mod tests {
         let behind = Pool { finished: Some("old".into()), ..pool("worker", "new") };
         let half = [node("a", "new", "new", Done), node("b", "old", "old", Done)];
         let status_of = |pool: &Pool, nodes: &[Node]| {
-            let PoolStatus { finished, completed, .. } = status(pool, nodes, None);
+            let PoolStatus { finished, completed, .. } = status(pool, nodes, None, &BTreeMap::new());
             (finished.unwrap(), completed)
         };
         assert_eq!(status_of(&behind, &half), ("old".into(), false));
@@ -173,7 +188,7 @@ mod tests {
     #[test]
     fn a_paused_pool_is_not_updating_and_says_what_it_will_not_do() {
         let paused = Pool { paused: true, ..pool("worker", "new") };
-        let status = status(&paused, &[node("a", "old", "old", Done)], None);
+        let status = status(&paused, &[node("a", "old", "old", Done)], None, &BTreeMap::new());
         assert_eq!(holding(&status), []);
         assert_eq!(status.conditions[1].message, "Pool is paused; will not update to new");
     }
@@ -182,8 +197,8 @@ mod tests {
     fn what_failed_is_said_in_the_nodes_own_words() {
         let failing = |n: &str, why: &str| Node { reason: why.into(), ..node(n, "old", "new", Degraded) };
         let nodes = [failing("a", "disk full"), failing("b", "drift")];
-        let status =
-            status(&pool("worker", "new"), &nodes, Some("MachineConfig x: fips is not supported; remove it"));
+        let why = "MachineConfig x: fips is not supported; remove it";
+        let status = status(&pool("worker", "new"), &nodes, Some(why), &BTreeMap::new());
         assert_eq!(
             status.conditions[2].message,
             "Node a is reporting: \"disk full\", Node b is reporting: \"drift\""
@@ -193,5 +208,16 @@ mod tests {
             "Failed to render configuration for pool worker: MachineConfig x: fips is not supported; remove it"
         );
         assert!(status.conditions[4].holds);
+    }
+    #[test]
+    fn what_a_drain_of_the_pool_waits_for_is_said_where_people_look() {
+        let nodes = [node("a", "old", "new", Working), node("b", "old", "old", Done)];
+        let waits = |name: &str| (node(name, "", "", Done).name, format!("pod shop/{name} is ending"));
+        let blocking = BTreeMap::from([waits("a"), waits("elsewhere")]);
+        let status = status(&pool("worker", "new"), &nodes, None, &blocking);
+        assert_eq!(
+            status.conditions[1].message,
+            "All nodes are updating to new; node a is being drained and waits: pod shop/a is ending"
+        );
     }
 }

@@ -465,17 +465,9 @@ impl World {
     pub(crate) fn admit(&self, state: &State, at: usize) -> Option<Admit> {
         let machine = &state.machines[at];
         let booted = machine.object.as_ref().and(machine.booted.as_ref())?;
-        let told = World::told(state, at);
+        let told = machine.object.as_ref().is_some_and(|object| World::node_of(at, object).is_told_waiting());
         let (record, newcomer) = (&state.record, !machine.known);
         Some((self.planner.admit)(&Arrival { booted, record, headers: HEADERS, newcomer, told }))
-    }
-
-    /// Whether a node that said that it waits was told something it is not done with.
-    fn told(state: &State, at: usize) -> bool {
-        let object = state.machines[at].object.as_ref();
-        object.is_some_and(|object| {
-            object.waits && object.desired.is_some() && World::facts_of(object).done != object.desired
-        })
     }
 
     fn agent_acts(&self, state: &State, at: usize) -> bool {

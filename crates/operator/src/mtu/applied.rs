@@ -9,16 +9,12 @@ use kube::{Api, Client};
 use netferry_core::mtu::check::Plugin;
 use netferry_core::mtu::cni::artifact;
 use netferry_core::mtu::record::Record;
-use netferry_translate::mtu::{printed_record, record};
+use netferry_translate::mtu::{self as translate, APPLIED, RECORD, printed_record};
 
 use crate::lead::Leadership;
 use crate::report;
 use crate::round::{RoundError, read};
 
-/// The ConfigMap that holds it, in the operator's namespace.
-pub const NAME: &str = "applied-cluster";
-/// Where the record stands in it.
-pub const RECORD: &str = "mtu";
 /// When the record was written.
 const SINCE: &str = "since";
 
@@ -43,17 +39,15 @@ pub(crate) enum Applied {
 /// Reads it, from the store and not from a cache.
 pub(crate) async fn applied(client: &Client, namespace: &str) -> Result<Applied, RoundError> {
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let found = read("what is applied", api.get_opt(NAME)).await?;
+    let found = read("what is applied", api.get_opt(APPLIED)).await?;
     let Some(object) = found else { return Ok(Applied::Nothing) };
-    let data = object.data.unwrap_or_default();
-    let since = data.get(SINCE).and_then(|text| text.parse().ok());
-    let text = data.get(RECORD).map(String::as_str).unwrap_or_default();
-    Ok(match record(text) {
+    Ok(match translate::applied(&object) {
         Ok(record) => {
+            let since = object.data.as_ref().and_then(|data| data.get(SINCE)?.parse().ok());
             let version = object.metadata.resource_version.unwrap_or_default();
             Applied::Is { record, version, since }
         }
-        Err(wrong) => Applied::Unreadable(format!("ConfigMap {namespace}/{NAME}, {RECORD}: {wrong}")),
+        Err(wrong) => Applied::Unreadable(format!("ConfigMap {namespace}/{APPLIED}, {RECORD}: {wrong}")),
     })
 }
 
@@ -75,7 +69,7 @@ pub(crate) async fn apply(
     data.extend(artifact.text.map(|text| (artifact.key.to_owned(), text)));
     let object = ConfigMap {
         metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
+            name: Some(APPLIED.to_owned()),
             resource_version: over.map(str::to_owned),
             ..ObjectMeta::default()
         },
@@ -85,7 +79,7 @@ pub(crate) async fn apply(
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     let params = report::made_by_us();
     let written = match over {
-        Some(_) => leadership.act(api.replace(NAME, &params, &object)).await,
+        Some(_) => leadership.act(api.replace(APPLIED, &params, &object)).await,
         None => leadership.act(api.create(&params, &object)).await,
     };
     written.map(|_| ()).map_err(RoundError::writing("what is applied"))

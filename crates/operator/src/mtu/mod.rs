@@ -9,7 +9,6 @@
 mod applied;
 
 pub(crate) use applied::{Applied, applied, apply};
-pub use applied::{NAME as APPLIED, RECORD};
 
 use std::collections::{BTreeMap, BTreeSet};
 

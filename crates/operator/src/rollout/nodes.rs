@@ -13,7 +13,7 @@ use netferry_api::overlay::annotations::LeaderTerm;
 use netferry_api::rollout::MachineConfigPool;
 use netferry_api::rollout::annotations::{DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress};
 use netferry_api::rollout::conditions::RolloutEvent;
-use netferry_core::rollout::choose::{choose, to_be_moved};
+use netferry_core::rollout::choose::{choose, to_be_avoided};
 use netferry_translate::pool as pools;
 use serde_json::{Value, json};
 use tracing::{debug, info};
@@ -61,10 +61,8 @@ impl Rollout {
             let mistainted: Vec<&Seen> = world
                 .members(&seen.pool.name)
                 .filter(|node| {
-                    let machine = &node.machine;
-                    // A node whose daemon never spoke is left as it is: nobody would take the taint away.
-                    let moves = to_be_moved(&seen.pool, &machine.node) && machine.node.current.is_some();
-                    machine.tainted != moves && !told.iter().any(|told| std::ptr::eq(*told, *node))
+                    let avoided = to_be_avoided(&seen.pool, &node.machine.node);
+                    node.machine.tainted != avoided && !told.iter().any(|told| std::ptr::eq(*told, *node))
                 })
                 .collect();
             self.each(&mistainted, |node| self.taint(node, !node.machine.tainted)).await?;

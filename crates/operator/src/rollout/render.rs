@@ -10,19 +10,20 @@ use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::Epoch;
 use netferry_api::rollout::annotations::{GeneratedByControllerVersion, ROLE_LABEL};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
-use netferry_core::label::{LabelSelector, Labels};
+use netferry_core::label::Labels;
 use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
 use netferry_core::rollout::config::MachineConfig as Config;
 use netferry_core::rollout::merge::{Rendered, merge};
 use netferry_core::rollout::pool::{CONTROL_PLANE, Pool, WORKER};
+use netferry_core::rollout::sweep::unused;
 use netferry_translate::labels::labels;
 use netferry_translate::{machine_config, pool as pools};
 use serde_json::json;
 use tracing::info;
 
 use super::Rollout;
-use super::world::World;
+use super::world::{Seen, World};
 use crate::report::{self, Told};
 use crate::round::RoundError;
 
@@ -174,38 +175,20 @@ impl Rollout {
 
     /// Removes rendered configurations nobody uses, once every node is where it should be.
     pub(super) async fn sweep(&self, world: &World) -> Result<(), RoundError> {
-        let settled = world.pools.iter().all(|seen| {
-            let (target, paused) = (&seen.pool.target, seen.pool.paused);
-            !paused
-                && world
-                    .members(&seen.pool.name)
-                    .all(|node| node.machine.node.is_done() && node.machine.node.desired == *target)
-        });
-        if !settled || world.pools.is_empty() || world.held.is_some() {
-            return Ok(());
-        }
-        let mut used: BTreeSet<&str> = BTreeSet::new();
-        for seen in &world.pools {
-            used.extend(seen.pool.target.as_deref());
-            used.extend(seen.pool.finished.as_deref());
-        }
-        for seen in &world.nodes {
-            used.extend(seen.machine.node.current.as_deref());
-            used.extend(seen.machine.node.desired.as_deref());
-        }
-        let unused = world
-            .configs
-            .values()
-            .filter(|config| is_rendered(config) && !used.contains(config.name_any().as_str()));
-        for config in unused {
-            let name = config.name_any();
+        let pools: Vec<&Pool> = world.pools.iter().map(|seen| &seen.pool).collect();
+        let pool_of = |seen: &Seen| pools.iter().find(|pool| Some(&pool.name) == seen.pool.as_ref()).copied();
+        let nodes: Vec<_> = world.nodes.iter().map(|seen| (&seen.machine.node, pool_of(seen))).collect();
+        let rendered = world.configs.iter().filter(|(_, config)| is_rendered(config));
+        let rendered = rendered.map(|(name, _)| name.as_str());
+        for name in unused(&pools, &nodes, world.held.is_some(), rendered) {
+            let config = &world.configs[name];
             info!(config = name, "removing a rendered configuration nobody uses");
             let api = Api::<MachineConfig>::all(self.client.clone());
             let params = DeleteParams {
                 preconditions: Some(kube::api::Preconditions { uid: config.uid(), resource_version: None }),
                 ..DeleteParams::default()
             };
-            let gone = self.leadership.act(api.delete(&name, &params)).await;
+            let gone = self.leadership.act(api.delete(name, &params)).await;
             gone.map(|_| ()).map_err(RoundError::writing(format!("MachineConfig {name}")))?;
         }
         Ok(())
@@ -214,12 +197,8 @@ impl Rollout {
 
 /// The configuration of a pool.
 fn merged(pool: &Pool, world: &World) -> Result<Rendered, String> {
-    // An empty selector selects nothing here, unlike elsewhere: it is one nobody filled in.
-    let selector = pool.configs.as_ref().filter(|selector| **selector != LabelSelector::all());
-    let selected = world.configs.values().filter(|config| {
-        let of = labels(config.metadata.labels.as_ref());
-        !is_rendered(config) && selector.is_some_and(|selector| selector.matches(&of))
-    });
+    let takes = |config: &MachineConfig| pool.takes(&labels(config.metadata.labels.as_ref()));
+    let selected = world.configs.values().filter(|config| !is_rendered(config) && takes(config));
     let read = selected.map(|config| machine_config::machine_config(config));
     let configs: Vec<Config> = read.collect::<Result<_, _>>().map_err(|wrong| wrong.to_string())?;
     let said = |refusals: Vec<netferry_core::rollout::merge::Refusal>| {
@@ -234,8 +213,7 @@ fn is_rendered(config: &MachineConfig) -> bool {
 
 /// The class of nodes a pool takes configurations of.
 fn role(pool: &Pool) -> Option<String> {
-    let selector = pool.configs.as_ref().filter(|selector| **selector != LabelSelector::all())?;
-    let takes = |role: &str| selector.matches(&Labels::from_iter([(ROLE_LABEL, role)]));
+    let takes = |role: &str| pool.takes(&Labels::from_iter([(ROLE_LABEL, role)]));
     [WORKER, &pool.name].into_iter().find(|role| takes(role)).map(str::to_owned)
 }
 

@@ -6,7 +6,7 @@ use kube::{Api, Resource, ResourceExt};
 use netferry_api::rollout::MachineConfigPool;
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_core::rollout::progress::progress;
-use netferry_core::rollout::status::{ConditionKind, status};
+use netferry_core::rollout::status::status;
 use netferry_translate::pool as pools;
 use serde_json::json;
 use tracing::info;
@@ -22,23 +22,7 @@ impl Rollout {
         let blocking = self.drains.blocking();
         for seen in &world.pools {
             let members = world.of_pool(&seen.pool.name);
-            let mut now = status(&seen.pool, &members, seen.refused.as_deref());
-            let stuck: Vec<String> = members
-                .iter()
-                .filter_map(|node| {
-                    Some(format!(
-                        "node {} is being drained and waits: {}",
-                        node.name,
-                        blocking.get(&node.name)?
-                    ))
-                })
-                .collect();
-            if let Some(updating) = now.conditions.iter_mut().find(|one| one.kind == ConditionKind::Updating)
-                && !stuck.is_empty()
-            {
-                let said = std::mem::take(&mut updating.message);
-                updating.message = [said].into_iter().chain(stuck).collect::<Vec<_>>().join("; ");
-            }
+            let now = status(&seen.pool, &members, seen.refused.as_deref(), &blocking);
             let all = world.members(&seen.pool.name).map(|node| {
                 let machine = &node.machine;
                 progress(&seen.pool, &machine.node, machine.asked.as_ref(), machine.fulfilled.as_ref())

@@ -78,8 +78,7 @@ impl World {
             let target = seen.pool.as_deref().and_then(|pool| targets.get(pool).copied().flatten());
             (node.name.clone(), translate::facts(&seen.machine, &seen.object.metadata, target, epoch))
         };
-        let linux = |seen: &&Seen| seen.machine.node.labels.get("kubernetes.io/os") != Some("windows");
-        self.nodes.iter().filter(linux).map(of).collect()
+        self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
     }
 
     fn add_pool(&mut self, object: MachineConfigPool) {

@@ -8,6 +8,7 @@ use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuPaused, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_core::mtu::record::{Change, Stage};
+use netferry_translate::mtu::APPLIED;
 use serde_json::json;
 
 use crate::support::chance::Chance;
@@ -160,8 +161,8 @@ async fn what_is_applied_is_not_made_up_when_it_is_lost_in_the_middle_of_a_chang
     })
     .await;
     let api = Api::<ConfigMap>::namespaced(site.cluster.client.clone(), "netferry");
-    let mut kept = api.get("applied-cluster").await.expect("what is applied");
-    api.delete("applied-cluster", &DeleteParams::default()).await.expect("a deletion");
+    let mut kept = api.get(APPLIED).await.expect("what is applied");
+    api.delete(APPLIED, &DeleteParams::default()).await.expect("a deletion");
     let (reason, message) = site.cluster.until_condition(HELD, "True").await;
     assert_eq!(reason, "RecordLost");
     assert!(message.contains("98-"), "{message}");

@@ -375,13 +375,9 @@ impl Machine {
         }
         let Ok(machine) = read::machine(node) else { return false };
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), "netferry");
-        let Ok(found) = api.get_opt(netferry_operator::mtu::APPLIED).await else { return false };
+        let Ok(found) = api.get_opt(applied::APPLIED).await else { return false };
         let record = match found {
-            Some(map) => {
-                let data = map.data.unwrap_or_default();
-                applied::record(&data[netferry_operator::mtu::RECORD])
-                    .expect("what the operator wrote is a record")
-            }
+            Some(map) => applied::applied(&map).expect("what the operator wrote is a record"),
             // Where no change was ever accepted, what is published is what runs.
             None => {
                 let api = Api::<ConfigNetwork>::all(self.client.clone());
@@ -392,18 +388,17 @@ impl Machine {
                 Record::settled(mtu(size))
             }
         };
-        let (waits, desired) = (machine.node.waits, machine.node.desired.is_some());
         let arrival = Arrival {
             booted: &run.booted,
             record: &record,
             headers: HEADERS,
             newcomer: self.disk.known.is_none() || self.disk.known != node.uid(),
-            told: waits && desired && !machine.node.is_done(),
+            told: machine.node.is_told_waiting(),
         };
         match boot::admit(&arrival) {
             Admit::Wait(why) => {
                 let why = MtuWaits::new(&why.to_string()).expect("it says something");
-                !waits
+                !machine.node.waits
                     && self.annotate(json!({ MtuWaits::KEY: why.to_string() }), node.resource_version()).await
             }
             Admit::Serve(network) => {

@@ -127,9 +127,8 @@ impl Site {
     /// What is applied.
     pub(crate) async fn record(&self) -> Option<Record> {
         let api = Api::<ConfigMap>::namespaced(self.cluster.client.clone(), "netferry");
-        let map = api.get_opt(netferry_operator::mtu::APPLIED).await.expect("an answer")?;
-        let data = map.data.unwrap_or_default();
-        Some(netferry_translate::mtu::record(&data[netferry_operator::mtu::RECORD]).expect("a record"))
+        let map = api.get_opt(netferry_translate::mtu::APPLIED).await.expect("an answer")?;
+        Some(netferry_translate::mtu::applied(&map).expect("a record"))
     }
 
     /// Whether all machines serve pods at this size.

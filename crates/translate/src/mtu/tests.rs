@@ -141,6 +141,17 @@ fn a_record_is_read_as_it_was_written() {
 }
 
 #[test]
+fn what_is_applied_stands_in_one_place_of_one_object() {
+    let map = |key: &str| {
+        let written = json!({ "metadata": { "name": APPLIED }, "data": { key: printed_record(&Record::settled(mtu(1400))) } });
+        serde_json::from_value::<ConfigMap>(written).unwrap()
+    };
+    assert_eq!(applied(&map("mtu")).unwrap(), Record::settled(mtu(1400)));
+    assert!(matches!(applied(&map("others")), Err(NotARecord::Missing)));
+    assert!(matches!(applied(&ConfigMap::default()), Err(NotARecord::Missing)));
+}
+
+#[test]
 fn a_record_that_is_not_understood_whole_is_not_understood_at_all() {
     let good = printed_record(&changing(Stage::Settling));
     for (text, said) in [
