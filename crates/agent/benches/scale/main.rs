@@ -214,12 +214,13 @@ async fn measure(size: Size) -> String {
     .await;
     let patch = json!({"metadata": {"labels": {"round": "1"}}});
     changes += &change(&mut agent, "labels of a pod elsewhere that no policy speaks of", async {
-        pods_api.patch("p-7", &patches, &Patch::Merge(patch)).await.expect("a patch");
+        pods_api.patch("p-1007", &patches, &Patch::Merge(patch)).await.expect("a patch");
     })
     .await;
     let patch = json!({"metadata": {"labels": {"app": "gone"}}});
+    let peers: Api<Pod> = Api::namespaced(world.client.clone(), "ns-0");
     changes += &change(&mut agent, "a pod elsewhere leaves a policy's peers", async {
-        pods_api.patch("p-107", &patches, &Patch::Merge(patch)).await.expect("a patch");
+        peers.patch("p-1000", &patches, &Patch::Merge(patch)).await.expect("a patch");
     })
     .await;
     let one = serde_json::from_value(pod(size.pods + 7, 1)).expect("a pod");

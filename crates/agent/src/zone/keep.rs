@@ -30,6 +30,8 @@ use crate::pods::{Place, Readiness};
 
 /// Between attempts to bring a database in line that did not take what was wanted.
 const RETRY: Duration = Duration::from_millis(500);
+/// After a whole comparison, until its echo is over: what was written comes back from the databases.
+const ECHO: Duration = Duration::from_secs(5);
 
 /// What the keeper is told.
 #[derive(Debug)]
@@ -270,7 +272,7 @@ impl Keeper {
         self.tell_place();
         if southbound.everything || northbound.everything {
             self.model.pack();
-            netferry_kernel::memory::give_back();
+            give_memory_back();
         }
         self.ready(match &failed {
             None => Readiness::Ready,
@@ -361,6 +363,15 @@ struct Answer {
     pod: ObjectName,
     put: bool,
     answer: oneshot::Sender<Result<(), Unavailable>>,
+}
+
+/// Gives back what a whole comparison took: now, and once more what its echo took.
+fn give_memory_back() {
+    netferry_kernel::memory::give_back();
+    tokio::spawn(async {
+        tokio::time::sleep(ECHO).await;
+        netferry_kernel::memory::give_back();
+    });
 }
 
 fn refuse(answers: Vec<Answer>, why: &Unavailable) {
