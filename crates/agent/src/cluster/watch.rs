@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
@@ -13,7 +14,7 @@ use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Resource};
 use netferry_core::name::ObjectName;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::zone::{Heard, Kind};
 
@@ -21,8 +22,6 @@ use crate::zone::{Heard, Kind};
 const PAGE: u32 = 200;
 /// Objects told at once.
 const AT_ONCE: usize = 256;
-/// Between attempts to see whether an API that lacks objects is the one we know.
-const DOUBT: Duration = Duration::from_secs(2);
 
 /// How one kind of object is read.
 pub(super) trait Reader: Send + 'static {
@@ -36,78 +35,124 @@ pub(super) trait Reader: Send + 'static {
     fn gone(&mut self, name: ObjectName) -> Vec<Heard>;
 }
 
-/// Follows a kind until nobody listens.
+/// Follows a kind until nobody listens. `first_list` hears of the first list that can be believed.
 pub(super) async fn follow<R: Reader>(
     client: kube::Client,
     me: String,
-    mut reader: R,
+    reader: R,
     heard: mpsc::Sender<Heard>,
-    first_list: tokio::sync::oneshot::Sender<()>,
+    first_list: oneshot::Sender<()>,
 ) where
     <R::Object as Resource>::DynamicType: Default + Eq + Hash + Clone + Debug + Unpin,
 {
-    let config = watcher::Config::default().page_size(PAGE);
-    let events = watch(Api::<R::Object>::all(client.clone()), config).backoff(Patience::default());
-    let mut events = std::pin::pin!(events.ready_chunks(AT_ONCE));
-    let mut first_list = Some(first_list);
-    let mut list = List::None;
-    let mut trouble = false;
-    let nodes = Api::<Node>::all(client);
-    loop {
-        let chunk = tokio::select! {
-            chunk = events.next() => chunk,
-            seen = confirmed(&list, &nodes, &me, R::KIND) => {
-                list = List::None;
-                if heard.send(Heard::Only(R::KIND, seen)).await.is_err() {
-                    return;
+    let objects = Api::all(client.clone());
+    let nodes = Api::all(client);
+    let mut follower = Follower { nodes, me, reader, heard, first_list: Some(first_list), trouble: false };
+    while follower.listen(objects.clone()).await.is_ok() {}
+}
+
+struct Follower<R> {
+    nodes: Api<Node>,
+    me: String,
+    reader: R,
+    heard: mpsc::Sender<Heard>,
+    first_list: Option<oneshot::Sender<()>>,
+    trouble: bool,
+}
+
+/// Nobody listens any more.
+struct Unheard;
+
+impl<R: Reader> Follower<R>
+where
+    <R::Object as Resource>::DynamicType: Default + Eq + Hash + Clone + Debug + Unpin,
+{
+    /// Passes on what the API says, until what it listed turns out not to be this cluster's.
+    ///
+    /// What a list has is told at once, since it takes nothing away. What it lacks is gone only if the list can be
+    /// believed, be it the first or one after the API was away: an API that does not know this node has lost its memory,
+    /// or is another cluster's.
+    async fn listen(&mut self, objects: Api<R::Object>) -> Result<(), Unheard> {
+        let config = watcher::Config::default().page_size(PAGE);
+        let events = watch(objects, config).backoff(Patience::default());
+        let mut events = std::pin::pin!(events.ready_chunks(AT_ONCE));
+        let mut list = List::None;
+        // Kept while events come: in a busy cluster they come faster than any answer.
+        let mut known = None;
+        loop {
+            let chunk = tokio::select! {
+                chunk = events.next() => chunk.ok_or(Unheard)?,
+                known = answer(&mut known) => {
+                    // A list of a time when the node was not known is not this cluster's, even if what came after is.
+                    if known == Known::Since || !self.credible(&list) {
+                        return Ok(());
+                    }
+                    self.believe(std::mem::take(&mut list)).await?;
+                    continue;
                 }
-                continue;
-            }
-        };
-        let Some(chunk) = chunk else { return };
+            };
+            self.tell(chunk, &mut list).await?;
+            known = match list {
+                List::Doubted(_) => known.or_else(|| Some(self.ask().boxed())),
+                List::None | List::Growing(_) => None,
+            };
+        }
+    }
+
+    /// Whether a list of nodes has this one.
+    fn credible(&self, list: &List) -> bool {
+        let List::Doubted(seen) = list else { return true };
+        R::KIND != Kind::Node || seen.contains(&fingerprint(&ObjectName::new("", &self.me)))
+    }
+
+    fn ask(&self) -> impl Future<Output = Known> + Send + 'static {
+        knows(self.nodes.clone(), self.me.clone(), R::KIND)
+    }
+
+    async fn tell(
+        &mut self,
+        chunk: Vec<watcher::Result<Event<R::Object>>>,
+        list: &mut List,
+    ) -> Result<(), Unheard> {
         let mut news = Vec::new();
         for event in chunk {
             match event {
-                Ok(Event::Init) => list = List::Growing(HashSet::new()),
+                Ok(Event::Init) => *list = List::Growing(HashSet::new()),
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
                     list.add(&name_of(&object));
-                    news.extend(reader.there(&object));
+                    news.extend(self.reader.there(&object));
                 }
-                Ok(Event::Delete(object)) => news.extend(reader.gone(name_of(&object))),
+                Ok(Event::Delete(object)) => news.extend(self.reader.gone(name_of(&object))),
                 Ok(Event::InitDone) => {
-                    if trouble {
+                    if std::mem::take(&mut self.trouble) {
                         tracing::info!(kind = ?R::KIND, "the API answers again");
                     }
-                    trouble = false;
-                    list = match (std::mem::take(&mut list), first_list.take()) {
-                        // Nothing was known before: there is nothing to take away.
-                        (_, Some(first)) => {
-                            for one in std::mem::take(&mut news) {
-                                if heard.send(one).await.is_err() {
-                                    return;
-                                }
-                            }
-                            let _ = first.send(());
-                            List::None
-                        }
-                        (List::Growing(seen), None) => List::Doubted(seen),
-                        (other, None) => other,
-                    };
+                    if let List::Growing(seen) = list {
+                        *list = List::Doubted(std::mem::take(seen));
+                    }
                 }
                 Err(error) => {
-                    if !trouble {
+                    if !std::mem::replace(&mut self.trouble, true) {
                         let error = &error as &(dyn std::error::Error + Send + Sync);
                         tracing::warn!(kind = ?R::KIND, error = error as &dyn std::error::Error, "the API does not answer; nothing changes until it does");
                     }
-                    trouble = true;
                 }
             }
         }
         for one in news {
-            if heard.send(one).await.is_err() {
-                return;
-            }
+            self.heard.send(one).await.map_err(|_| Unheard)?;
         }
+        Ok(())
+    }
+
+    async fn believe(&mut self, list: List) -> Result<(), Unheard> {
+        let List::Doubted(seen) = list else { return Ok(()) };
+        self.heard.send(Heard::Only(R::KIND, seen)).await.map_err(|_| Unheard)?;
+        if let Some(first) = self.first_list.take() {
+            // Whoever waits for it may have gone with the session.
+            let _ = first.send(());
+        }
+        Ok(())
     }
 }
 
@@ -131,24 +176,43 @@ impl List {
     }
 }
 
-/// Waits until a new list can be believed. An API that has lost this node has lost its memory, or is another
-/// cluster's: what it does not list is not gone for that.
-async fn confirmed(list: &List, nodes: &Api<Node>, me: &str, kind: Kind) -> HashSet<u64> {
-    let List::Doubted(seen) = list else { return std::future::pending().await };
-    if kind == Kind::Node {
-        if !seen.contains(&fingerprint(&ObjectName::new("", me))) {
-            tracing::error!(node = me, "the API lists no such node; taking nothing away");
-            return std::future::pending().await;
-        }
-        return seen.clone();
-    }
+/// Since when the API knows this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// It did when it was asked.
+    Always,
+    /// It did not, and does now.
+    Since,
+}
+
+/// Asks until the API knows this node.
+async fn knows(nodes: Api<Node>, me: String, kind: Kind) -> Known {
+    let mut known = Known::Always;
+    let mut pauses = Patience::default();
     loop {
-        match nodes.get_metadata_opt(me).await {
-            Ok(Some(_)) => return seen.clone(),
-            Ok(None) => tracing::error!(node = me, ?kind, "the API knows no such node; taking nothing away"),
+        match nodes.get_metadata_opt(&me).await {
+            Ok(Some(_)) => return known,
+            Ok(None) => {
+                if known == Known::Always {
+                    tracing::error!(node = me, ?kind, "the API knows no such node; taking nothing away");
+                }
+                known = Known::Since;
+            }
             Err(_) => {}
         }
-        tokio::time::sleep(DOUBT).await;
+        tokio::time::sleep(pauses.pause()).await;
+    }
+}
+
+/// The answer, if something was asked.
+async fn answer(asked: &mut Option<BoxFuture<'static, Known>>) -> Known {
+    match asked {
+        Some(asking) => {
+            let answer = asking.await;
+            *asked = None;
+            answer
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -175,14 +239,20 @@ impl Default for Patience {
     }
 }
 
+impl Patience {
+    fn pause(&mut self) -> Duration {
+        let now = self.next;
+        self.next = (now * 2).min(Duration::from_secs(5));
+        let share = uuid::Uuid::new_v4().as_u64_pair().0 % 512;
+        now * (512 + share as u32) / 1024
+    }
+}
+
 impl Iterator for Patience {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let now = self.next;
-        self.next = (now * 2).min(Duration::from_secs(5));
-        let share = uuid::Uuid::new_v4().as_u64_pair().0 % 512;
-        Some(now * (512 + share as u32) / 1024)
+        Some(self.pause())
     }
 }
 

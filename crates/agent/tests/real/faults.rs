@@ -1,5 +1,8 @@
 //! What the zone does when things around it break.
 
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::{Api, Client};
 use netferry_apiserver::faults::{Calls, Fault};
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_testkit::wait::until;
@@ -112,25 +115,14 @@ async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
     let (rows, before) = (world.rows(), world.transactions());
     world.hang_up().await;
     let forgetful = ApiServer::open(Settings::default()).expect("a server in memory");
-    let count = |verb: &str, resource: &str| {
-        let (verb, resource) = (verb.to_owned(), resource.to_owned());
-        let calls = Calls { verb, resource, skip: u32::MAX, ..Calls::default() };
-        forgetful.faults().arm(calls, Fault::Conflict)
-    };
-    // Every watch is told that it is too old and lists again; whoever misses this node asks for it more than once.
-    let lists = ["nodes", "pods", "services", "endpointslices", "networkpolicies", "namespaces"];
-    for kind in lists {
+    // Every watch is told that it is too old and lists again.
+    for kind in KINDS {
         let calls = Calls { resource: kind.to_owned(), times: 1, ..Calls::default() };
         forgetful.faults().arm(calls, Fault::ExpireWatch);
     }
-    let lists = lists.map(|kind| (kind, count("list", kind), 1));
-    let calls: Vec<_> = lists.into_iter().chain([("this node", count("get", "nodes"), 2)]).collect();
-    world.listen_as(forgetful.clone()).await;
-    let unasked = || -> Vec<&str> {
-        let few = calls.iter().filter(|(_, id, times)| forgetful.faults().met(*id) < *times);
-        few.map(|(what, ..)| *what).collect()
-    };
-    until("every kind asked for", async || unasked().is_empty()).await;
+    let asked = Asked::of(&forgetful);
+    world.listen_as(forgetful).await;
+    asked.for_everything().await;
     assert_eq!(world.rows(), rows);
     assert_eq!(world.transactions(), before);
     world.hang_up().await;
@@ -147,6 +139,71 @@ async fn an_api_that_is_gone_or_has_lost_its_memory_takes_nothing_away() {
     })
     .await;
     assert!(addresses(&world, "default_here").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_starts_beside_an_api_without_its_node_takes_nothing_away() {
+    let (mut world, agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    until("the load balancer", async || {
+        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080"))
+    })
+    .await;
+    agent.end().await;
+    let (rows, before) = (world.rows(), world.transactions());
+    world.hang_up().await;
+    // Another cluster's: it has a node, and not this one.
+    let others = ApiServer::open(Settings::default()).expect("a server in memory");
+    let node = json!({"metadata": {"name": "n7", "annotations": crate::objects::node_annotations(7)}});
+    let node: Node = serde_json::from_value(node).expect("a node");
+    let nodes = Api::all(Client::new(others.router(), "default"));
+    nodes.create(&PostParams::default(), &node).await.expect("it is made");
+    let asked = Asked::of(&others);
+    world.listen_as(others).await;
+    let _agent = Agent::start(&world, "n1").await;
+    asked.for_everything().await;
+    assert_eq!(world.rows(), rows);
+    assert_eq!(world.transactions(), before);
+    // It hears of its own cluster again, and does what there is to do.
+    world.hang_up().await;
+    world.put_pod(1, "new", 8, json!({})).await;
+    world.listen().await;
+    until("what is new", async || addresses(&world, "default_new")).await;
+    let balancers = world.nbctl(&["lb-list"]).expect("a list");
+    assert!(balancers.contains("10.244.1.5:8080"), "{balancers}");
+    let routes = world.nbctl(&["lr-route-list", "ovn_cluster_router"]).expect("a list");
+    assert!(routes.contains("10.244.2.0/24") && !routes.contains("10.244.7.0/24"), "{routes}");
+    assert_eq!(world.transactions() - before, 1, "the new pod, and nothing taken away and put back");
+}
+
+/// What the zone follows from.
+const KINDS: [&str; 6] = ["nodes", "pods", "services", "endpointslices", "networkpolicies", "namespaces"];
+
+/// How often an API that does not know this node was asked.
+struct Asked {
+    server: ApiServer,
+    calls: Vec<(&'static str, u64, u32)>,
+}
+
+impl Asked {
+    fn of(server: &ApiServer) -> Asked {
+        let count = |verb: &str, resource: &str| {
+            let (verb, resource) = (verb.to_owned(), resource.to_owned());
+            let calls = Calls { verb, resource, skip: u32::MAX, ..Calls::default() };
+            server.faults().arm(calls, Fault::Conflict)
+        };
+        let lists = KINDS.map(|kind| (kind, count("list", kind), 1));
+        // Whoever misses this node asks for it more than once.
+        let calls = lists.into_iter().chain([("this node", count("get", "nodes"), 2 * KINDS.len() as u32)]);
+        Asked { calls: calls.collect(), server: server.clone() }
+    }
+
+    async fn for_everything(&self) {
+        until("every kind asked for", async || {
+            self.calls.iter().all(|(_, id, times)| self.server.faults().met(*id) >= *times)
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
