@@ -190,6 +190,8 @@ impl Agent {
         let zone = self.outlook.readiness.subscribe();
         let (ready, readiness) = watch::channel(zone.borrow().clone());
         tasks.spawn(pods::ready::follow(self.stores.switch.clone(), zone, ready));
+        let watched = Arc::clone(&kernel);
+        tasks.spawn(async move { match pods::links::keep(watched).await {} });
         let pods = Pods::new(Parts {
             settings: pods::Settings {
                 ovn_run: paths.ovn_run.clone(),

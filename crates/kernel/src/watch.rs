@@ -58,7 +58,7 @@ pub enum Event {
 }
 
 /// What to hear of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Topics {
     /// Links.
     pub links: bool,

@@ -13,6 +13,7 @@ mod add;
 mod check;
 pub mod conflist;
 mod del;
+pub mod links;
 mod locks;
 pub mod objects;
 pub mod port;

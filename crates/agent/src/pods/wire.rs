@@ -22,7 +22,7 @@ use super::Place;
 use crate::host::guard;
 
 /// The smallest MTU of a host's end.
-const HOST_END: u32 = 9000;
+pub(super) const HOST_END: u32 = 9000;
 /// How long the kernel may take to take hold of an address, and how soon to look again.
 const TAKES_HOLD: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -6,4 +6,5 @@ mod guard;
 mod init;
 mod keep;
 mod neighbours;
+mod pod_links;
 mod world;
