@@ -83,15 +83,7 @@ impl Drop for Supervised {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
-
-    fn until(what: &str, mut true_yet: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !true_yet() {
-            assert!(Instant::now() < deadline, "{what} did not happen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+    use crate::wait::until_blocking as until;
 
     fn alive(pid: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,39 +1,19 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use netferry_kernel::link::{Make, VethPeer};
 use netferry_kernel::route::Hop;
-use netferry_kernel::{Mac, Namespace, Objects as _};
+use netferry_kernel::{Namespace, Objects as _};
+use netferry_testkit::wait;
 
 use super::*;
-
-fn name(name: &str) -> IfName {
-    IfName::new(name).unwrap()
-}
+use crate::fixtures::{self, name};
 
 fn size(bytes: u32) -> Mtu {
     Mtu::new(bytes).unwrap()
 }
 
 fn link(index: u32, called: &str, kind: LinkKind, lower: Option<u32>, master: Option<u32>) -> Link {
-    Link {
-        index,
-        name: name(called),
-        kind,
-        up: true,
-        carrier: true,
-        loopback: false,
-        mtu: 1500,
-        min_mtu: 0,
-        max_mtu: 0,
-        mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
-        master,
-        lower,
-        lower_namespace: None,
-        group: 0,
-        alias: None,
-        alt_names: BTreeSet::new(),
-    }
+    Link { kind, lower, master, ..fixtures::link(index, called) }
 }
 
 #[test]
@@ -195,13 +175,11 @@ async fn routes_that_appear_during_a_change_are_held_when_the_kernel_announces_t
     let (v4, v6): (std::net::IpAddr, std::net::IpAddr) =
         ("172.30.255.254".parse().unwrap(), "fd00:172:30::fffe".parse().unwrap());
     let until = async |to: &str, shall: &str| {
-        for _ in 0..6000 {
-            if host.route(to) == shall {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the route to {to} has {}, not {shall}", host.route(to));
+        wait::until(&format!("the route to {to} has {shall}"), async || {
+            let has = host.route(to);
+            if has == shall { Ok(()) } else { Err(has) }
+        })
+        .await;
     };
     host.add(Route::new("10.7.0.0/16".parse().unwrap(), vec![Hop::via(host.index, v4)]));
     until("10.7.0.0/16", "1500").await;
@@ -213,12 +191,10 @@ async fn routes_that_appear_during_a_change_are_held_when_the_kernel_announces_t
     until("10.5.0.0/16", "1200").await;
     // What an interface's routes from advertisements may send is reset when somebody sets its size.
     set_link(&host.kernel, "eth0", size(8000)).unwrap();
-    for _ in 0..6000 {
-        if host.advertised() == 1500 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(host.advertised(), 1500);
+    wait::until("advertised routes are held again", async || match host.advertised() {
+        1500 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
     keeping.abort();
 }

@@ -1,4 +1,6 @@
-use std::time::Duration;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -8,6 +10,7 @@ use netferry_agent::cluster::Written;
 use netferry_core::mtu::Envelope;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::overlay::topology::Topology;
+use netferry_testkit::wait::{in_time, until};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -49,9 +52,7 @@ impl Agent {
 
     async fn serves(&mut self) -> Envelope {
         let waiting = self.served.wait_for(Option::is_some);
-        let served =
-            tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it serves").unwrap();
-        served.expect("just waited for")
+        in_time("it serves", waiting).await.unwrap().expect("just waited for")
     }
 }
 
@@ -120,8 +121,10 @@ async fn a_newcomer_that_does_not_go_with_a_change_waits_until_it_is_done_with_w
     let span = Envelope::spanning(size(1400), size(1300));
     let booted = boot::read(&world.run()).unwrap().unwrap();
     boot::write(&world.run(), &netferry_core::mtu::boot::Booted { network: Some(span), ..booted }).unwrap();
+    // What it says now is what it decided now.
+    world.annotate(WAITS, Some("for another reason")).await;
     let mut agent = Agent::start(&world, 1300);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.until(WAITS, |said| said == why, why).await;
     assert_eq!(*agent.served.borrow(), None, "it has not said that it is done");
     world.annotate(&format!("{MCO}/currentConfig"), Some("rendered-worker-1")).await;
     world.annotate(&format!("{MCO}/state"), Some("Done")).await;
@@ -149,19 +152,30 @@ async fn without_the_api_a_node_goes_by_what_it_last_knew() {
     let booted = netferry_core::mtu::boot::Booted { network: Some(span), ..booted };
     boot::write(&world.run(), &booted).unwrap();
     assert_eq!(Agent::start(&world, 1300).serves().await, span);
-    // An API that answers nothing but errors.
-    let nobody = tower_of_errors();
-    world.client = nobody;
+    let asked = Arc::new(AtomicU32::new(0));
+    world.client = nobody(&asked);
     assert_eq!(Agent::start(&world, 1300).serves().await, span);
     let alien = netferry_core::mtu::boot::Booted { network: Some(Envelope::settled(size(9000))), ..booted };
     boot::write(&world.run(), &alien).unwrap();
+    asked.store(0, Ordering::SeqCst);
     let agent = Agent::start(&world, 1300);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // By the third time it has decided twice.
+    until("it asks again", async || match asked.load(Ordering::SeqCst) {
+        3.. => Ok(()),
+        times => Err(format!("asked {times} times")),
+    })
+    .await;
     assert_eq!(*agent.served.borrow(), None, "what it would run does not go with what the others hold");
 }
 
-/// Nobody listens there.
-fn tower_of_errors() -> kube::Client {
-    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    kube::Client::try_from(config).unwrap()
+/// An API nobody reaches, which counts who tries.
+fn nobody(asked: &Arc<AtomicU32>) -> kube::Client {
+    let asked = Arc::clone(asked);
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        async {
+            Err::<http::Response<kube::client::Body>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
+        }
+    });
+    kube::Client::new(service, "default")
 }

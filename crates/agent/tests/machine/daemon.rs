@@ -1,7 +1,6 @@
-use std::time::Duration;
-
 use netferry_agent::boot;
 use netferry_core::mtu::file::PATH;
+use netferry_testkit::wait::until;
 use serde_json::json;
 
 use crate::world::{MCO, World, below};
@@ -57,12 +56,11 @@ async fn sizes_the_node_runs_already_are_taken_over_without_a_restart() {
     world.says("currentConfig", FIRST).await;
     assert_eq!(world.annotation(&format!("{MCO}/desiredDrain")).await, "", "nobody was drained");
     world.restarts_are(0).await;
-    let wait = async {
-        while boot::read(&world.run()).unwrap().unwrap().epoch != 3 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("the epoch is taken over");
+    until("the epoch is taken over", async || match boot::read(&world.run()).unwrap().unwrap() {
+        booted if booted.epoch == 3 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
     // Other sizes are not.
     world.render(SECOND, 4, PATH, "EPOCH=4\nCNI_MTU=1300\n").await;
     world.tell(SECOND).await;
@@ -95,7 +93,9 @@ async fn a_managed_file_that_strays_is_named_until_it_is_as_it_should_be() {
     // Not even another configuration is taken before somebody has looked at it.
     world.render(SECOND, 0, "/etc/b", "two").await;
     world.tell(SECOND).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // What it says after it was told is what it thinks of it.
+    world.annotate(&format!("{MCO}/reason"), Some("")).await;
+    world.says("reason", "/etc/a has other contents").await;
     assert_eq!(world.file("/etc/b"), None);
     std::fs::write(below(&world.root(), "/etc/a"), "one").unwrap();
     world.restarts_are(2).await;

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,13 +16,12 @@ use netferry_api::rollout::MachineConfig;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::mtu::boot::Booted;
 use netferry_core::mtu::{Envelope, Mtu};
+use netferry_testkit::wait::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 pub(crate) const NODE: &str = "n1";
 pub(crate) const MCO: &str = "machineconfiguration.openshift.io";
-/// Long enough for a busy machine; a test that waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn size(bytes: u32) -> Mtu {
     Mtu::new(bytes).unwrap()
@@ -159,30 +157,21 @@ impl World {
     }
 
     pub(crate) async fn until(&self, key: &str, is_so: impl Fn(&str) -> bool, what: &str) {
-        let mut last = String::new();
-        let wait = async {
-            loop {
-                last = self.annotation(key).await;
-                if is_so(&last) {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-            let node = self.nodes.get(NODE).await.unwrap();
-            panic!("{key} is {last:?}, not {what}; {:#?}", node.metadata.annotations);
-        }
+        until(&format!("{key} is {what}"), async || {
+            let said = self.nodes.get(NODE).await.unwrap().metadata.annotations.unwrap_or_default();
+            let now = said.get(key).map(String::as_str).unwrap_or_default();
+            if is_so(now) { Ok(()) } else { Err(format!("{said:#?}")) }
+        })
+        .await;
     }
 
     pub(crate) async fn restarts_are(&self, shall: u32) {
-        let wait = async {
-            while self.restarts.load(Ordering::SeqCst) < shall {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let _ = tokio::time::timeout(PATIENCE, wait).await;
-        assert_eq!(self.restarts.load(Ordering::SeqCst), shall);
+        let restarts = until(&format!("{shall} restarts"), async || {
+            let now = self.restarts.load(Ordering::SeqCst);
+            if now >= shall { Ok(now) } else { Err(now.to_string()) }
+        })
+        .await;
+        assert_eq!(restarts, shall);
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -133,6 +133,20 @@ impl World {
         let Listening { stop, serving } = self.listening.take().expect("it listens");
         drop(stop);
         serving.await.expect("it ends");
+    }
+
+    /// Has somebody listen who answers nobody; counts who tries.
+    pub(crate) async fn turn_away(&self) -> Arc<AtomicU32> {
+        let listener = TcpListener::bind(self.address).await.expect("the port is free");
+        let attempts = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&attempts);
+        tokio::spawn(async move {
+            while let Ok(connection) = listener.accept().await {
+                drop(connection);
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        attempts
     }
 
     /// A client as an agent has one.

@@ -1,5 +1,7 @@
 //! From objects in the API to rows in the databases.
 
+use std::sync::atomic::Ordering;
+
 use netferry_testkit::wait::until;
 use serde_json::json;
 
@@ -118,8 +120,13 @@ async fn a_new_agent_adopts_what_the_last_one_left_and_changes_no_row() {
     assert_eq!(world.rows(), rows);
     // One that cannot reach the API takes nothing away either.
     world.hang_up().await;
+    let attempts = world.turn_away().await;
     let agent = Agent::start(&world, "n1").await;
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    until("it asks the API again and again", async || match attempts.load(Ordering::SeqCst) {
+        30.. => Ok(()),
+        times => Err(format!("{times} attempts")),
+    })
+    .await;
     agent.end().await;
     assert_eq!(world.transactions() - before, 6);
 }

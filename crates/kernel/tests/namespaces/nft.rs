@@ -9,6 +9,7 @@ use netferry_kernel::nft::{
     Verdict, priority,
 };
 use netferry_kernel::{Family, Kernel, Mac, Objects};
+use netferry_testkit::wait::until_blocking;
 
 use crate::world::{ip, kernel, mark, name, net, nft, pair, run};
 
@@ -352,11 +353,7 @@ fn a_chain_guards_links_as_frames_arrive() {
     let counted = || only_table(kernel).chains["guard"].rules[0].seen.clone().unwrap().counts[0].packets;
     let before = counted();
     pair.there.announce(&[announcement]).unwrap();
-    let saw = (0..500).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        counted() > before
-    });
-    assert!(saw, "the guard meets every frame");
+    until_blocking("the guard meets every frame", || counted() > before);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use netferry_kernel::nft::{Chain, HookKind, HookPoint, NatTo, Rule, Source, Tabl
 use netferry_kernel::offload::{Offload, Switches};
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Family, IfName, Kernel, Mac, Objects, Then, Tun, TunMode};
+use netferry_testkit::wait::until_blocking;
 
 use crate::world::{Pair, ip, json, kernel, mark, name, net, pair, run};
 
@@ -93,11 +94,10 @@ fn an_announcement_moves_an_address_in_the_neighbours_of_others() {
     };
     // A pair delivers inside the sender's call, but on a queue of its own.
     for address in ["10.9.0.9", "2001:db8::9"] {
-        let arrived = (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(2));
-            learned(address) == mac.to_string()
+        until_blocking(&format!("{address} is at {mac}"), || {
+            let at = learned(address);
+            if at == mac.to_string() { Ok(()) } else { Err(at) }
         });
-        assert!(arrived, "{address} is at {}", learned(address));
     }
     let error = here.announce(&[Announcement { link: 9999, ..of("10.9.0.9") }]).unwrap_err();
     assert!(error.to_string().contains("announcement of 10.9.0.9"), "{error}");

@@ -4,14 +4,12 @@ use netferry_ovs::client::Options;
 use netferry_ovs::{Client, Remote, Spec};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+
+pub(crate) use netferry_testkit::wait::in_time;
 
 pub(crate) const NORTHBOUND: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 pub(crate) const SOUTHBOUND: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 pub(crate) const VSWITCH: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-
-/// Long enough for a busy machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon behind a shell that kills it when our end of a pipe closes: on drop, on panic, and when the
 /// test process itself is killed.
@@ -127,13 +125,5 @@ impl Server {
     pub(crate) async fn client(&self, spec: Spec) -> Client {
         let connecting = Client::connect(spec, vec![self.remote()], Options::default());
         in_time("connecting", connecting).await.expect("the server is accepted")
-    }
-}
-
-/// Fails the test instead of hanging it.
-pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
     }
 }

@@ -5,6 +5,7 @@ use netferry_ovs::client::{Options, Status};
 use netferry_ovs::tables::northbound::{AddressSet, LogicalSwitch, LogicalSwitchPort};
 use netferry_ovs::tables::southbound::Chassis;
 use netferry_ovs::{CallError, Change, Client, Condition, Is, Spec, Table, Transaction};
+use netferry_testkit::wait::until_blocking;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -48,17 +49,13 @@ impl Told {
 fn behind_the_back(server: &Server, database: &str, operations: &str) {
     let socket = format!("unix:{}", server.path("sock").display());
     let transaction = format!("[\"{database}\",{operations}]");
-    for _ in 0..200 {
+    // The server was only just started; its own client does not wait for it.
+    let answer = until_blocking(&format!("ovsdb-client reaches {socket}"), || {
         let done = Command::new("ovsdb-client").args(["transact", &socket, &transaction]).output().unwrap();
-        let text = String::from_utf8_lossy(&done.stdout).into_owned();
-        if done.status.success() {
-            assert!(!text.contains("error"), "{text}");
-            return;
-        }
-        // The server was only just started; its own client does not wait for it.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("ovsdb-client cannot reach {socket}");
+        let said = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        if done.status.success() { Ok(said(&done.stdout)) } else { Err(said(&done.stderr)) }
+    });
+    assert!(!answer.contains("error"), "{answer}");
 }
 
 const CHANGES_WHILE_AWAY: &str = r#"
