@@ -7,162 +7,61 @@ use std::path::Path;
 
 use netferry_core::rollout::journal::Op;
 use netferry_core::rollout::layout::Entry;
+use netferry_testkit::disk::{Disk as Model, Losses};
 
 use super::disk::Disk;
 use super::store;
 use super::tests::{host, tree, two};
 
-/// A disk as far as power loss goes: names are lost apart from contents.
-#[derive(Clone, Default)]
-struct Model {
-    files: Vec<(Entry, bool)>,
-    now: Names,
-    durable: Names,
-    pending: Vec<(String, Change)>,
-}
-
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Names {
-    files: BTreeMap<String, usize>,
-    dirs: BTreeSet<String>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Set(String, usize),
-    Rename(String, String),
-    Remove(String),
-    MakeDir(String),
-    RemoveDir(String),
-}
-
-impl Names {
-    fn apply(&mut self, change: &Change) {
-        match change {
-            Change::Set(path, file) => _ = self.files.insert(path.clone(), *file),
-            Change::Rename(from, to) => {
-                if let Some(file) = self.files.remove(from) {
-                    self.files.insert(to.clone(), file);
-                }
-            }
-            Change::Remove(path) => _ = self.files.remove(path),
-            Change::MakeDir(path) => _ = self.dirs.insert(path.clone()),
-            Change::RemoveDir(path) => _ = self.dirs.remove(path),
-        }
-    }
-}
-
-fn above(path: &str) -> String {
-    path.rsplit_once('/').map(|(dir, _)| if dir.is_empty() { "/" } else { dir }).unwrap_or("/").to_owned()
-}
-
-impl Model {
-    /// What is on a real disk, all of it synchronised.
-    fn of(root: &Path) -> Model {
-        fn walk(root: &Path, dir: &Path, model: &mut Model) {
-            for entry in std::fs::read_dir(dir).unwrap() {
-                let path = entry.unwrap().path();
-                let name = format!("/{}", path.strip_prefix(root).unwrap().display());
-                let meta = std::fs::symlink_metadata(&path).unwrap();
-                let entry = if meta.is_dir() {
-                    model.now.dirs.insert(name);
-                    walk(root, &path, model);
-                    continue;
-                } else if meta.is_symlink() {
-                    Entry::Symlink(std::fs::read_link(&path).unwrap().to_string_lossy().into_owned())
-                } else {
-                    let mode = meta.permissions().mode() & 0o7777;
-                    Entry::File { mode, contents: std::fs::read(&path).unwrap() }
-                };
-                model.files.push((entry, true));
-                model.now.files.insert(name, model.files.len() - 1);
-            }
-        }
-        let mut model = Model::default();
-        walk(root, root, &mut model);
-        model.durable = model.now.clone();
-        model
-    }
-
-    fn change(&mut self, path: &str, change: Change) {
-        self.now.apply(&change);
-        self.pending.push((above(path), change));
-    }
-
-    fn apply(&mut self, op: &Op) {
-        match op {
-            Op::MakeDir(path) if !self.now.dirs.contains(path) => {
-                self.change(path, Change::MakeDir(path.clone()))
-            }
-            Op::MakeDir(_) => {}
-            Op::Make { path, entry } => {
-                self.files.push((entry.clone(), matches!(entry, Entry::Symlink(_))));
-                self.change(path, Change::Set(path.clone(), self.files.len() - 1));
-            }
-            Op::SyncFile(path) => {
-                let file = self.now.files[path];
-                self.files[file].1 = true;
-            }
-            Op::Link { from, to } => {
-                if !self.now.files.contains_key(to) {
-                    self.change(to, Change::Set(to.clone(), self.now.files[from]));
-                }
-            }
-            Op::Rename { from, to } => {
-                if self.now.files.get(to) != Some(&self.now.files[from]) {
-                    self.change(to, Change::Rename(from.clone(), to.clone()));
-                }
-            }
-            Op::Remove(path) => {
-                if self.now.files.contains_key(path) {
-                    self.change(path, Change::Remove(path.clone()));
-                }
-            }
-            Op::RemoveDir(path) => {
-                let inside = format!("{path}/");
-                let mut names = self.now.files.keys().chain(&self.now.dirs);
-                if self.now.dirs.contains(path) && !names.any(|name| name.starts_with(&inside)) {
-                    self.change(path, Change::RemoveDir(path.clone()));
-                }
-            }
-            Op::SyncDir(dir) => {
-                let pending = std::mem::take(&mut self.pending);
-                let (now, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(d, _)| d == dir);
-                now.iter().for_each(|(_, change)| self.durable.apply(change));
-                self.pending = later;
+/// What is on a real disk, all of it synchronised.
+fn model(root: &Path) -> Model<Entry> {
+    fn walk(root: &Path, dir: &Path, dirs: &mut Vec<String>, files: &mut Vec<(String, Entry)>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                dirs.push(name);
+                walk(root, &path, dirs, files);
+            } else if meta.is_symlink() {
+                let to = std::fs::read_link(&path).unwrap().to_string_lossy().into_owned();
+                files.push((name, Entry::Symlink(to)));
+            } else {
+                let mode = meta.permissions().mode() & 0o7777;
+                files.push((name, Entry::File { mode, contents: std::fs::read(&path).unwrap() }));
             }
         }
     }
+    let (mut dirs, mut files) = (Vec::new(), Vec::new());
+    walk(root, root, &mut dirs, &mut files);
+    Model::new(dirs, files)
+}
 
-    /// What may be there after the power failed now: of what is not synchronised all, nothing, or all but one; and of
-    /// contents that are not, all or nothing.
-    fn after_power_loss(&self) -> BTreeSet<BTreeMap<String, Option<Entry>>> {
-        let count = self.pending.len();
-        let mut choices = vec![vec![true; count], vec![false; count]];
-        for at in 0..count {
-            choices.push((0..count).map(|i| i != at).collect());
-            choices.push((0..count).map(|i| i < at).collect());
-        }
-        let mut found = BTreeSet::new();
-        for kept in choices {
-            let mut names = self.durable.clone();
-            for ((_, change), _) in self.pending.iter().zip(&kept).filter(|(_, kept)| **kept) {
-                names.apply(change);
-            }
-            for torn in [false, true] {
-                let contents = |file: &usize| match &self.files[*file] {
-                    (Entry::File { mode, .. }, false) if torn => {
-                        Entry::File { mode: *mode, contents: Vec::new() }
-                    }
-                    (entry, _) => entry.clone(),
-                };
-                // Two names of one file are two files here; recovery must not depend on it, for a backup makes them so.
-                let files = names.files.iter().map(|(name, file)| (name.clone(), Some(contents(file))));
-                found.insert(files.chain(names.dirs.iter().map(|dir| (dir.clone(), None))).collect());
-            }
-        }
-        found
+fn apply(model: &mut Model<Entry>, op: &Op) {
+    match op {
+        Op::MakeDir(path) => model.make_dir(path),
+        Op::Make { path, entry } => model.make(path, entry.clone(), matches!(entry, Entry::Symlink(_))),
+        Op::SyncFile(path) => model.sync_file(path),
+        Op::Link { from, to } => model.link(from, to),
+        Op::Rename { from, to } => model.rename(from, to),
+        Op::Remove(path) => model.remove(path),
+        Op::RemoveDir(path) => model.remove_dir(path),
+        Op::SyncDir(dir) => model.sync_dir(dir),
     }
+}
+
+fn emptied(entry: &Entry) -> Entry {
+    match entry {
+        Entry::File { mode, .. } => Entry::File { mode: *mode, contents: Vec::new() },
+        Entry::Symlink(to) => Entry::Symlink(to.clone()),
+    }
+}
+
+/// What is there by name, directories as nothing. Two names of one file are two files here; recovery must not depend on
+/// it, for a backup makes them so.
+fn shown(model: &Model<Entry>) -> BTreeMap<String, Option<Entry>> {
+    let dirs = model.dirs().iter().filter(|dir| *dir != "/").map(|dir| (dir.clone(), None));
+    model.files().into_iter().map(|(name, entry)| (name, Some(entry))).chain(dirs).collect()
 }
 
 fn lay_out(root: &Path, disk: &BTreeMap<String, Option<Entry>>) {
@@ -190,7 +89,7 @@ fn after_power_loss_at_any_instruction_the_host_boots_by_the_old_or_the_new_conf
     let (old, new) = two();
     let disk = Disk::open(&root).unwrap();
     store::take(&disk, &old).unwrap();
-    let mut model = Model::of(&root);
+    let mut model = model(&root);
     let before = tree(&root);
     disk.done.lock().unwrap().clear();
     store::take(&disk, &new).unwrap();
@@ -204,9 +103,9 @@ fn after_power_loss_at_any_instruction_the_host_boots_by_the_old_or_the_new_conf
     let mut outcomes = [0, 0];
     for done in 0..=ops.len() {
         if let Some(op) = done.checked_sub(1).map(|at| &ops[at]) {
-            model.apply(op);
+            apply(&mut model, op);
         }
-        for state in model.after_power_loss() {
+        for state in model.crashes(Losses::Some, emptied).iter().map(shown) {
             if !seen.insert(state.clone()) {
                 continue;
             }

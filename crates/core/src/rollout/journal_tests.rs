@@ -1,192 +1,62 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use netferry_testkit::disk::{Disk, Losses};
 
 use super::*;
 
-/// A disk that loses what was not synchronised: contents of files and names in directories apart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct Disk {
-    /// Every file there ever was: what is in it, and whether that is on the disk.
-    files: Vec<(Entry, bool)>,
-    names: BTreeMap<String, usize>,
-    dirs: BTreeSet<String>,
-    /// What is on the disk.
-    durable: Names,
-    /// Changes of names that are not yet on the disk, with the directory they are in.
-    pending: Vec<(String, NameOp)>,
-    /// How many files may be made before the disk is full.
-    room: Option<usize>,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct Names {
-    names: BTreeMap<String, usize>,
-    dirs: BTreeSet<String>,
-}
-
+/// A host's disk, which may become full.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum NameOp {
-    Set(String, usize),
-    Rename(String, String),
-    Remove(String),
-    MakeDir(String),
-    RemoveDir(String),
-}
-
-impl Names {
-    fn apply(&mut self, op: &NameOp) {
-        match op {
-            NameOp::Set(path, file) => _ = self.names.insert(path.clone(), *file),
-            NameOp::Rename(from, to) => {
-                if let Some(file) = self.names.remove(from) {
-                    self.names.insert(to.clone(), file);
-                }
-            }
-            NameOp::Remove(path) => _ = self.names.remove(path),
-            NameOp::MakeDir(path) => _ = self.dirs.insert(path.clone()),
-            NameOp::RemoveDir(path) => _ = self.dirs.remove(path),
-        }
-    }
+struct Host {
+    disk: Disk<Entry>,
+    /// How many files may be made before it is full.
+    room: Option<usize>,
 }
 
 fn text(text: &str) -> Entry {
     Entry::File { mode: 0o644, contents: text.as_bytes().to_vec() }
 }
 
-impl Disk {
-    fn new(dirs: &[&str], files: &[(&str, &str)]) -> Disk {
-        let mut disk = Disk::default();
-        disk.dirs.extend(dirs.iter().map(|dir| (*dir).to_owned()));
-        for (path, contents) in files {
-            disk.files.push((text(contents), true));
-            disk.names.insert((*path).to_owned(), disk.files.len() - 1);
-        }
-        disk.durable = Names { names: disk.names.clone(), dirs: disk.dirs.clone() };
-        disk
+fn emptied(entry: &Entry) -> Entry {
+    match entry {
+        Entry::File { mode, .. } => Entry::File { mode: *mode, contents: Vec::new() },
+        Entry::Symlink(to) => Entry::Symlink(to.clone()),
     }
+}
 
-    fn present(&self, path: &str) -> bool {
-        self.names.contains_key(path) || self.dirs.contains(path)
-    }
-
-    fn change(&mut self, path: &str, op: NameOp) {
-        let mut names =
-            Names { names: std::mem::take(&mut self.names), dirs: std::mem::take(&mut self.dirs) };
-        names.apply(&op);
-        (self.names, self.dirs) = (names.names, names.dirs);
-        self.pending.push((parent(path).to_owned(), op));
-    }
-
+impl Host {
     /// Does it, or fails because there is no room.
     fn apply(&mut self, op: &Op) -> Result<(), ()> {
+        let disk = &mut self.disk;
         match op {
-            Op::MakeDir(path) => {
-                assert!(self.dirs.contains(parent(path)), "{path} is made in a directory that is not there");
-                if !self.dirs.contains(path) {
-                    self.change(path, NameOp::MakeDir(path.clone()));
-                }
-            }
+            Op::MakeDir(path) => disk.make_dir(path),
             Op::Make { path, entry } => {
-                assert!(self.dirs.contains(parent(path)), "{path} is made in a directory that is not there");
                 if let Some(room) = &mut self.room {
                     *room = room.checked_sub(1).ok_or(())?;
                 }
-                // A link has no contents that could be lost apart from its name.
-                self.files.push((entry.clone(), matches!(entry, Entry::Symlink(_))));
-                let file = self.files.len() - 1;
-                self.change(path, NameOp::Set(path.clone(), file));
+                disk.make(path, entry.clone(), matches!(entry, Entry::Symlink(_)));
             }
-            Op::SyncFile(path) => self.files[self.names[path]].1 = true,
-            Op::Link { from, to } => {
-                if !self.names.contains_key(to) {
-                    let file = self.names[from];
-                    self.change(to, NameOp::Set(to.clone(), file));
-                }
-            }
-            Op::Rename { from, to } => {
-                assert_eq!(parent(from), parent(to), "a rename across directories is not one operation");
-                if self.names.get(to) != Some(&self.names[from]) {
-                    self.change(to, NameOp::Rename(from.clone(), to.clone()));
-                }
-            }
-            Op::Remove(path) => {
-                if self.names.contains_key(path) {
-                    self.change(path, NameOp::Remove(path.clone()));
-                }
-            }
-            Op::RemoveDir(path) => {
-                let inside = format!("{path}/");
-                let used = |name: &&String| name.starts_with(&inside);
-                if self.dirs.contains(path) && !self.names.keys().chain(&self.dirs).any(|n| used(&n)) {
-                    self.change(path, NameOp::RemoveDir(path.clone()));
-                }
-            }
-            Op::SyncDir(dir) => {
-                let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|(d, _)| d == dir);
-                self.pending = later;
-                for (_, op) in &now as &Vec<(String, NameOp)> {
-                    self.durable.apply(op);
-                }
-            }
+            Op::SyncFile(path) => disk.sync_file(path),
+            Op::Link { from, to } => disk.link(from, to),
+            Op::Rename { from, to } => disk.rename(from, to),
+            Op::Remove(path) => disk.remove(path),
+            Op::RemoveDir(path) => disk.remove_dir(path),
+            Op::SyncDir(dir) => disk.sync_dir(dir),
         }
         Ok(())
     }
 
     /// What may be on the disk after the power failed now.
-    fn crashes(&self, many: bool) -> Vec<Disk> {
-        let count = self.pending.len();
-        let subsets: Vec<Vec<bool>> = if many && count <= 6 {
-            (0..1_usize << count).map(|mask| (0..count).map(|bit| mask >> bit & 1 == 1).collect()).collect()
-        } else if !many {
-            vec![vec![true; count], vec![false; count]]
-        } else {
-            let all = [vec![true; count], vec![false; count]];
-            let one = |only: bool| (0..count).map(move |at| (0..count).map(|i| (i == at) == only).collect());
-            let prefixes = (0..count).map(|upto| (0..count).map(|i| i < upto).collect());
-            all.into_iter().chain(one(true)).chain(one(false)).chain(prefixes).collect()
-        };
-        let mut found = BTreeSet::new();
-        for keep in subsets {
-            for torn in [true, false] {
-                let mut after = self.clone();
-                after.pending.clear();
-                for ((_, op), _) in self.pending.iter().zip(&keep).filter(|(_, keep)| **keep) {
-                    after.durable.apply(op);
-                }
-                for (entry, synced) in &mut after.files {
-                    if let (Entry::File { contents, .. }, false, true) = (&mut *entry, *synced, torn) {
-                        contents.clear();
-                    }
-                    *synced = true;
-                }
-                (after.names, after.dirs) = (after.durable.names.clone(), after.durable.dirs.clone());
-                found.insert(after.forgotten());
-            }
-        }
-        found.into_iter().collect()
-    }
-
-    /// The same without files that have no name, so that equal disks are equal.
-    fn forgotten(&self) -> Disk {
-        let mut files = Vec::new();
-        let mut moved = BTreeMap::new();
-        for file in self.names.values() {
-            moved.entry(*file).or_insert_with(|| {
-                files.push(self.files[*file].clone());
-                files.len() - 1
-            });
-        }
-        let names: BTreeMap<String, usize> = self.names.iter().map(|(n, f)| (n.clone(), moved[f])).collect();
-        let durable = Names { names: names.clone(), dirs: self.dirs.clone() };
-        Disk { files, names, dirs: self.dirs.clone(), durable, pending: Vec::new(), room: self.room }
+    fn crashes(&self, losses: Losses) -> impl Iterator<Item = Host> {
+        let room = self.room;
+        self.disk.crashes(losses, emptied).into_iter().map(move |disk| Host { disk, room })
     }
 
     fn contents(&self) -> (Layout, BTreeSet<String>) {
-        let names = self.names.iter().map(|(name, file)| (name.clone(), self.files[*file].0.clone()));
-        (names.collect(), self.dirs.clone())
+        (self.disk.files(), self.disk.dirs().clone())
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        match &self.files[*self.names.get(path)?].0 {
+        match self.disk.entry(path)? {
             Entry::File { contents, .. } => Some(String::from_utf8(contents.clone()).unwrap()),
             Entry::Symlink(_) => None,
         }
@@ -194,14 +64,14 @@ impl Disk {
 
     fn recovery(&self) -> Vec<Op> {
         let intent = self.read(INTENT).map(|text| Intent::parse(&text).unwrap());
-        recover(intent.as_ref(), self.read(CURRENT).as_deref(), |path| self.present(path))
+        recover(intent.as_ref(), self.read(CURRENT).as_deref(), |path| self.disk.contains(path))
     }
 
-    fn recovered(mut self) -> Disk {
+    fn recovered(mut self) -> Host {
         for op in self.recovery() {
             self.apply(&op).unwrap();
         }
-        assert_eq!(self.pending, [], "what is mended is on the disk");
+        assert!(self.disk.is_durable(), "what is mended is on the disk: {:?}", self.disk);
         self
     }
 }
@@ -228,33 +98,28 @@ fn layouts() -> (Layout, Layout) {
 }
 
 /// A host on the old configuration, with files of its own where one was taken and one will be.
-fn host() -> Disk {
-    let dirs = ["/", "/etc", "/etc/systemd", UNITS, "/etc/systemd/system/a.wants", "/var", "/var/lib"];
-    let mut disk = Disk::new(
-        &[&dirs[..], &["/var/lib/netferry", STATE]].concat(),
-        &[
-            ("/etc/taken", "the host's"),
-            ("/etc/.given-back.netferry-orig", "the host's own"),
-            ("/etc/foreign", "foreign"),
-            (CURRENT, "rendered-old"),
-        ],
-    );
-    for (path, entry) in layouts().0 {
-        disk.files.push((entry, true));
-        disk.names.insert(path, disk.files.len() - 1);
-    }
-    disk.durable.names = disk.names.clone();
-    disk
+fn host() -> Host {
+    let dirs = ["/etc", "/etc/systemd", UNITS, "/etc/systemd/system/a.wants", "/var", "/var/lib"];
+    let own = [
+        ("/etc/taken", "the host's"),
+        ("/etc/.given-back.netferry-orig", "the host's own"),
+        ("/etc/foreign", "foreign"),
+        (CURRENT, "rendered-old"),
+    ];
+    let own = own.map(|(path, contents)| (path.to_owned(), text(contents)));
+    let disk =
+        Disk::new(dirs.into_iter().chain(["/var/lib/netferry", STATE]), own.into_iter().chain(layouts().0));
+    Host { disk, room: None }
 }
 
-fn plan(disk: &Disk) -> (Intent, Vec<Op>) {
+fn plan(host: &Host) -> (Intent, Vec<Op>) {
     let (old, new) = layouts();
-    let intent = intend(&old, &new, "rendered-new", |path| disk.present(path));
+    let intent = intend(&old, &new, "rendered-new", |path| host.disk.contains(path));
     let ops = carry_out(&intent, &new);
     (intent, ops)
 }
 
-fn after() -> Disk {
+fn after() -> Host {
     let mut disk = host();
     for op in plan(&disk).1 {
         disk.apply(&op).unwrap();
@@ -265,7 +130,7 @@ fn after() -> Disk {
 #[test]
 fn a_configuration_that_was_carried_out_is_there_with_the_hosts_own_kept_and_given_back() {
     let disk = after();
-    assert_eq!(disk.pending, []);
+    assert!(disk.disk.is_durable());
     let (contents, dirs) = disk.contents();
     let shown: Vec<String> = contents
         .iter()
@@ -303,7 +168,7 @@ fn after_power_loss_at_any_instruction_the_disk_is_the_old_or_the_new_one_whole(
         if let Some(op) = done.checked_sub(1).map(|at| &ops[at]) {
             disk.apply(op).unwrap();
         }
-        for crashed in disk.crashes(true) {
+        for crashed in disk.crashes(Losses::Many) {
             if !seen.insert(crashed.clone()) {
                 continue;
             }
@@ -312,11 +177,11 @@ fn after_power_loss_at_any_instruction_the_disk_is_the_old_or_the_new_one_whole(
             outcomes[usize::from(mended == new)] += 1;
         }
         // Mending may be cut off as well, any number of times.
-        for crashed in disk.crashes(true) {
+        for crashed in disk.crashes(Losses::Many) {
             let mut mending = crashed.clone();
             for op in crashed.recovery() {
                 mending.apply(&op).unwrap();
-                for again in mending.crashes(false) {
+                for again in mending.crashes(Losses::Few) {
                     if seen.insert(again.clone()) {
                         let mended = again.recovered().contents();
                         assert!(
@@ -339,7 +204,7 @@ fn a_forgotten_synchronisation_is_found_by_the_crash_test() {
         let mut disk = host();
         ops.iter().any(|op| {
             disk.apply(op).unwrap();
-            disk.crashes(true).into_iter().any(|crashed| {
+            disk.crashes(Losses::Many).any(|crashed| {
                 let intent = crashed.read(INTENT).map(|text| Intent::parse(&text));
                 if matches!(intent, Some(Err(_))) {
                     return true;
@@ -392,7 +257,7 @@ fn when_the_last_unit_goes_the_hosts_directory_of_units_stays() {
 fn doing_nothing_is_planned_as_nothing() {
     let (old, _) = layouts();
     let disk = host();
-    let intent = intend(&old, &old, "same", |path| disk.present(path));
+    let intent = intend(&old, &old, "same", |path| disk.disk.contains(path));
     assert_eq!((intent.changes, intent.dirs), (vec![], vec![]));
 }
 
