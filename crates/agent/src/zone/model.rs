@@ -6,20 +6,22 @@
 
 mod claim;
 mod common;
+mod hear;
 mod mark;
 mod moved;
 mod news;
+mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netferry_core::mtu::Mtu;
 use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node, Pod};
+use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node};
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::policy::PeerSet;
 use netferry_core::overlay::rows::{Change, Clash, RowName, Rows, Union};
-use netferry_core::overlay::service::{Forward, Led, datagrams_led};
+use netferry_core::overlay::service::{Forward, Led};
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{SwitchFacts, Zone};
 
@@ -74,16 +76,6 @@ pub enum LeftOut {
 struct Refers {
     peers: BTreeSet<PeerSet>,
     follows_all_pods: bool,
-}
-
-/// What there is to say of a part.
-#[derive(Debug, Default)]
-struct Said {
-    rows: Rows,
-    /// Of a Service: what the host forwards to it.
-    forward: Option<Forward>,
-    /// Of a policy.
-    refers: Refers,
 }
 
 /// What is new since the last time.
@@ -239,13 +231,6 @@ impl Model {
         self.zone().map(|zone| zone.host(self.sends, forward))
     }
 
-    /// Takes in whether the switch has flows of an earlier controller.
-    pub fn hear_flows(&mut self, has_flows: bool) {
-        if std::mem::replace(&mut self.switch.has_flows, has_flows) != has_flows {
-            self.dirty.insert(Part::Node);
-        }
-    }
-
     /// Packs what is known closely. Maps that grew one entry at a time are half empty.
     pub fn pack(&mut self) {
         fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>) {
@@ -256,366 +241,6 @@ impl Model {
         pack(&mut self.services_of_slices);
         pack(&mut self.slices);
         self.union.pack();
-    }
-
-    /// Takes in one thing.
-    pub fn hear(&mut self, news: News) {
-        match news {
-            News::Node(node) => self.hear_node(node),
-            // Whoever asks about this node's own end is told by its agent ending.
-            News::NodeGone(name) if name == self.me => {}
-            News::NodeGone(name) => {
-                if let Some(node) = self.cluster.nodes.remove(&name) {
-                    self.release(&node);
-                    self.dirty.insert(Part::Peer(name));
-                    self.mark_sets_of_hosts();
-                }
-            }
-            News::Namespace(name, labels) => {
-                let before = self.cluster.namespaces.insert(name.clone(), labels.clone());
-                if before.as_ref() != Some(&labels) {
-                    self.mark_namespace(&name);
-                }
-            }
-            News::NamespaceGone(name) => {
-                if self.cluster.namespaces.remove(&name).is_some() {
-                    self.mark_namespace(&name);
-                }
-            }
-            News::Pod(mut pod) => {
-                self.common.in_pod(&mut pod);
-                let name = pod.name.clone();
-                if pod.node == self.me {
-                    self.local.api_says(&name, Some(pod));
-                    self.set_pod(&name, self.local.pod(&name));
-                } else {
-                    // A pod of that name here can only be ending.
-                    self.local.api_says(&name, None);
-                    // Nobody asks which of several pods of a name another node has, and there are many.
-                    self.set_pod(&name, Some(Pod { uid: String::new(), ..pod }));
-                }
-            }
-            News::PodGone(name) => {
-                self.local.api_says(&name, None);
-                self.set_pod(&name, self.local.pod(&name));
-            }
-            News::Service(mut service) => {
-                self.common.namespaces.share(&mut service.name.namespace);
-                service.ports.shrink_to_fit();
-                let name = service.name.clone();
-                let before = self.cluster.services.insert(name.clone(), service);
-                if before.as_ref() != self.cluster.services.get(&name) {
-                    self.dirty.insert(Part::Service(name));
-                }
-            }
-            News::ServiceGone(name) => {
-                if self.cluster.services.remove(&name).is_some() {
-                    self.dirty.insert(Part::Service(name));
-                }
-            }
-            News::Slice(name, service, slice) => self.hear_slice(name, Some((service, slice))),
-            News::SliceGone(name) => self.hear_slice(name, None),
-            News::Policy(policy) => {
-                let name = policy.name.clone();
-                let before = self.cluster.policies.insert(name.clone(), policy);
-                if before.as_ref() != self.cluster.policies.get(&name) {
-                    self.mark_policy(name);
-                }
-            }
-            News::PolicyGone(name) => {
-                if self.cluster.policies.remove(&name).is_some() {
-                    self.mark_policy(name);
-                }
-            }
-        }
-    }
-
-    /// Of a kind there are only those `there` says; nodes and namespaces are in no namespace.
-    pub fn retain(&mut self, kind: Kind, there: impl Fn(&ObjectName) -> bool) {
-        fn gone<'n>(
-            names: impl Iterator<Item = &'n ObjectName>,
-            there: impl Fn(&ObjectName) -> bool,
-            news: fn(ObjectName) -> News,
-        ) -> Vec<News> {
-            names.filter(|name| !there(name)).cloned().map(news).collect()
-        }
-        let cluster = &self.cluster;
-        let news = match kind {
-            Kind::Node => {
-                let gone = cluster.nodes.keys().filter(|name| !there(&ObjectName::new("", name.as_str())));
-                gone.cloned().map(News::NodeGone).collect()
-            }
-            Kind::Namespace => {
-                let gone =
-                    cluster.namespaces.keys().filter(|name| !there(&ObjectName::new("", name.as_str())));
-                gone.cloned().map(News::NamespaceGone).collect()
-            }
-            Kind::Pod => gone(cluster.pods.keys().chain(self.local.from_api()), there, News::PodGone),
-            Kind::Service => gone(cluster.services.keys(), there, News::ServiceGone),
-            Kind::Slice => gone(self.services_of_slices.keys(), there, News::SliceGone),
-            Kind::Policy => gone(cluster.policies.keys(), there, News::PolicyGone),
-        };
-        news.into_iter().for_each(|one| self.hear(one));
-    }
-
-    fn hear_node(&mut self, node: Node) {
-        let name = node.name.clone();
-        let before = self.cluster.nodes.insert(name.clone(), node.clone());
-        if before.as_ref() == Some(&node) {
-            return;
-        }
-        if let Some(before) = before {
-            self.release(&before);
-        }
-        for claim in Claim::of(&node) {
-            let others = self.claims.entry(claim).or_default();
-            self.dirty.extend(others.iter().cloned().map(Part::Peer));
-            others.insert(name.clone());
-        }
-        if name == self.me {
-            self.mark_everything();
-        } else {
-            self.dirty.insert(Part::Peer(name));
-        }
-        self.mark_sets_of_hosts();
-    }
-
-    fn release(&mut self, node: &Node) {
-        for claim in Claim::of(node) {
-            let Some(others) = self.claims.get_mut(&claim) else { continue };
-            others.remove(&node.name);
-            self.dirty.extend(others.iter().cloned().map(Part::Peer));
-            if others.is_empty() {
-                self.claims.remove(&claim);
-            }
-        }
-    }
-
-    fn hear_slice(&mut self, mut name: ObjectName, mut said: Option<(ObjectName, EndpointSlice)>) {
-        self.common.namespaces.share(&mut name.namespace);
-        if let Some((service, slice)) = &mut said {
-            if let Some((known, _)) = self.cluster.services.get_key_value(service) {
-                *service = known.clone();
-            }
-            self.common.in_slice(slice);
-        }
-        let service = said.as_ref().map(|(service, _)| service.clone());
-        let before = match &service {
-            Some(service) => self.services_of_slices.insert(name.clone(), service.clone()),
-            None => self.services_of_slices.remove(&name),
-        };
-        if let Some(before) = before.filter(|before| service.as_ref() != Some(before))
-            && let Some(slices) = self.slices.get_mut(&before)
-        {
-            slices.retain(|(known, _)| *known != name);
-            if slices.is_empty() {
-                self.slices.remove(&before);
-            }
-            self.dirty.insert(Part::Service(before));
-        }
-        if let Some((service, slice)) = said {
-            let slices = self.slices.entry(service.clone()).or_default();
-            match slices.binary_search_by(|(known, _)| known.cmp(&name)) {
-                Ok(at) if slices[at].1 == slice => return,
-                Ok(at) => slices[at].1 = slice,
-                Err(at) => {
-                    // Most Services have one for ever.
-                    slices.reserve_exact(1);
-                    slices.insert(at, (name, slice));
-                }
-            }
-            self.dirty.insert(Part::Service(service));
-        }
-    }
-
-    /// Takes in something that was said of a pod of this node by others than the API.
-    pub fn hear_local(&mut self, name: &ObjectName, how: impl FnOnce(&mut LocalPods)) {
-        how(&mut self.local);
-        if self.cluster.pods.get(name).is_none_or(|pod| pod.node == self.me) {
-            self.set_pod(name, self.local.pod(name));
-        }
-    }
-
-    fn set_pod(&mut self, name: &ObjectName, now: Option<Pod>) {
-        let before = match &now {
-            Some(pod) => self.cluster.pods.insert(name.clone(), pod.clone()),
-            None => self.cluster.pods.remove(name),
-        };
-        if before != now {
-            self.mark_pod(name, before.as_ref(), now.as_ref());
-        }
-    }
-
-    /// Brings the zone to what is known by now and says what that changes. Nothing while the node has no place.
-    ///
-    /// # Guarantees
-    ///
-    /// After it [`rows`](Model::rows) are those of [`Zone::rows`] for everything known, whatever the order it was
-    /// heard in, without the parts that are left out.
-    pub fn settle(&mut self) -> Settled {
-        self.settle_and_keep(|change| change)
-    }
-
-    /// [`settle`](Model::settle) for who is about to compare everything anyway: of what is new only chassis are
-    /// said. In a large cluster the rest would be most of an agent's memory, with what is kept scattered among it.
-    pub fn settle_afresh(&mut self) -> Settled {
-        self.settle_and_keep(|change| {
-            let remote_chassis = change.put.remote_chassis;
-            Change { put: Rows { remote_chassis, ..Rows::default() }, gone: change.gone }
-        })
-    }
-
-    fn settle_and_keep(&mut self, keep: fn(Change) -> Change) -> Settled {
-        let mut settled = Settled::default();
-        if self.node().is_none() {
-            return settled;
-        }
-        let mut in_the_way = BTreeSet::new();
-        while let Some(part) = self.dirty.pop_first() {
-            let rows = self.rows_of(&part);
-            if let (Part::Service(name), Ok(rows)) = (&part, &rows) {
-                let now = datagrams_led(name, &self.me, rows);
-                let before = if now.is_empty() {
-                    self.led.remove(name)
-                } else {
-                    self.led.insert(name.clone(), now.clone())
-                };
-                settled.moved.note(&before.unwrap_or_default(), &now);
-            }
-            match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
-                Ok(change) => {
-                    self.left_out.remove(&part);
-                    settled.change.then(keep(change));
-                }
-                Err(_) => {
-                    in_the_way.insert(part);
-                }
-            }
-        }
-        self.settle_clashes(in_the_way, &mut settled.change);
-        settled.host = std::mem::take(&mut self.host_changed);
-        settled.left_out = self.left_out.clone();
-        settled
-    }
-
-    /// Parts that did not fit may have stood in each other's way, or in that of others that have moved on since: all
-    /// of them make room before any of them is put in again.
-    fn settle_clashes(&mut self, mut parts: BTreeSet<Part>, change: &mut Change) {
-        parts.extend(self.left_out.keys().cloned());
-        for part in &parts {
-            let gone = self.union.replace(part.clone(), Rows::default());
-            change.then(gone.expect("no rows clash with nothing"));
-        }
-        for part in parts {
-            let rows = self.rows_of(&part);
-            match rows.and_then(|rows| Ok(self.union.replace(part.clone(), rows)?)) {
-                Ok(new) => {
-                    self.left_out.remove(&part);
-                    change.then(new);
-                }
-                Err(why) => {
-                    self.left_out.insert(part, why);
-                }
-            }
-        }
-    }
-
-    /// The rows of a part as of now, and takes in what else follows from it.
-    fn rows_of(&mut self, part: &Part) -> Result<Rows, LeftOut> {
-        let said = self.said_of(part)?;
-        match part {
-            Part::Node => self.host_changed = true,
-            Part::Service(name) if self.forwards.get(name) != said.forward.as_ref() => {
-                self.host_changed = true;
-                match said.forward {
-                    Some(forward) => self.forwards.insert(name.clone(), forward),
-                    None => self.forwards.remove(name),
-                };
-            }
-            Part::Policy(name) => self.refer(name, said.refers),
-            Part::Peer(_) | Part::Pod(_) | Part::Service(_) | Part::Namespace(_) | Part::PeerSet(_) => {}
-        }
-        Ok(said.rows)
-    }
-
-    /// What there is to say of a part as of now; nothing of one that is no more.
-    fn said_of(&self, part: &Part) -> Result<Said, LeftOut> {
-        let Some(node) = self.cluster.nodes.get(&self.me) else { return Ok(Said::default()) };
-        let zone = Zone { networks: &self.networks, topology: &self.topology, node, mtu: self.mtu };
-        let cluster = &self.cluster;
-        let rows = match part {
-            Part::Node => {
-                let mut rows = zone.rows_of_node();
-                rows.join(zone.rows_of_switch(&self.switch))?;
-                rows
-            }
-            Part::Peer(name) if *name == self.me => Rows::default(),
-            Part::Peer(name) => match cluster.nodes.get(name) {
-                None => Rows::default(),
-                Some(peer) => {
-                    self.untaken(peer)?;
-                    zone.rows_of_peer(peer)
-                }
-            },
-            Part::Pod(name) => cluster.pods.get(name).map(|pod| zone.rows_of_pod(pod)).unwrap_or_default(),
-            Part::Service(name) => {
-                let Some(service) = cluster.services.get(name) else { return Ok(Said::default()) };
-                let slices = self.slices.get(name).into_iter().flatten();
-                let slices: Vec<EndpointSlice> = slices.map(|(_, slice)| slice.clone()).collect();
-                let forward = zone.forward_of_service(service, &slices);
-                return Ok(Said {
-                    rows: zone.rows_of_service(service, &slices),
-                    forward: Some(forward).filter(|forward| *forward != Forward::default()),
-                    ..Said::default()
-                });
-            }
-            Part::Policy(name) => {
-                let policy = cluster.policies.get(name);
-                let said = policy.map(|policy| zone.rows_of_policy(policy, cluster)).unwrap_or_default();
-                let refers = Refers { peers: said.peers, follows_all_pods: said.follows_all_pods };
-                return Ok(Said { rows: said.rows, refers, ..Said::default() });
-            }
-            Part::Namespace(name) => zone.rows_of_namespace(name, cluster),
-            Part::PeerSet(set) if self.sets.contains_key(set) => zone.rows_of_peer_set(set, cluster),
-            Part::PeerSet(_) => Rows::default(),
-        };
-        Ok(Said { rows, ..Said::default() })
-    }
-
-    /// Of two nodes with the same id, chassis or tunnel address this node keeps its own, else the first by name.
-    fn untaken(&self, peer: &Node) -> Result<(), LeftOut> {
-        for claim in Claim::of(peer) {
-            let all = self.claims.get(&claim).into_iter().flatten();
-            let keeper = all.min_by_key(|name| (**name != self.me, *name));
-            if let Some(keeper) = keeper.filter(|keeper| **keeper != peer.name) {
-                return Err(LeftOut::Taken { what: claim.text(), of: keeper.clone() });
-            }
-        }
-        Ok(())
-    }
-
-    fn refer(&mut self, policy: &ObjectName, now: Refers) {
-        for set in &now.peers {
-            let count = self.sets.entry(set.clone()).or_insert(0);
-            if *count == 0 {
-                self.dirty.insert(Part::PeerSet(set.clone()));
-            }
-            *count += 1;
-        }
-        let before = if now.peers.is_empty() && !now.follows_all_pods {
-            self.refers.remove(policy)
-        } else {
-            self.refers.insert(policy.clone(), now)
-        };
-        for set in before.into_iter().flat_map(|refers| refers.peers) {
-            if let Some(count) = self.sets.get_mut(&set) {
-                *count -= 1;
-                if *count == 0 {
-                    self.sets.remove(&set);
-                    self.dirty.insert(Part::PeerSet(set));
-                }
-            }
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 //! a newer object, so that nothing runs ahead of its reboot.
 
 use super::file::HostFile;
-use super::record::{HostRendering, Record};
 use super::{Envelope, Mtu};
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
@@ -49,7 +48,8 @@ pub enum BootStep {
 pub struct Booted {
     /// Which rendering it is.
     pub epoch: u64,
-    /// What pods run at; nothing on a node that was never told, which then asks once ([`admit`]).
+    /// What pods run at; nothing on a node that was never told, which then asks once
+    /// ([`super::admit`]).
     pub network: Option<Envelope>,
     /// What the uplink runs at.
     pub host: Envelope,
@@ -147,123 +147,9 @@ fn changes_hosts(file: &HostFile) -> bool {
     file.target.is_some() || file.mtu.is_some() || file.routable.is_some()
 }
 
-/// Whether a node's agent may serve pods.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Admit {
-    /// Serve pods at this.
-    Serve(Envelope),
-    /// Serve none yet, and say why.
-    Wait(NotYet),
-}
-
-/// Why a node's agent may not serve pods.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
-pub enum NotYet {
-    /// It was told its configuration because it waited for it, and is not done with it.
-    #[error("the node must take the configuration it was told first")]
-    Told,
-    /// It runs sizes that do not go with the rest of the cluster: it is new, or was away while the cluster moved on.
-    #[error(
-        "pods here would run at {runs}, the cluster's run at {cluster}; the node must take its configuration first"
-    )]
-    Pods {
-        /// What it runs.
-        runs: Envelope,
-        /// What the cluster runs.
-        cluster: Envelope,
-    },
-    /// Its host does.
-    #[error(
-        "the host's uplink runs at {runs}, the cluster's at {cluster}; the node must take its configuration first"
-    )]
-    Host {
-        /// What it runs.
-        runs: Envelope,
-        /// What the cluster's hosts run.
-        cluster: Envelope,
-    },
-    /// The host is too small for the pods' packets with their headers.
-    #[error("the host's uplink has MTU {host}; pods at {network} need at least {needs}")]
-    HostTooSmall {
-        /// What the host has.
-        host: Mtu,
-        /// What pods would run at.
-        network: Envelope,
-        /// What they need.
-        needs: u32,
-    },
-}
-
-/// A node whose agent wants to serve pods.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// What it runs.
-    pub booted: &'a Booted,
-    /// What is applied. Read after the node's own object existed in the API.
-    pub record: &'a Record,
-    /// What wrapping adds to a packet.
-    pub headers: u32,
-    /// Whether this very object of the node never served before: the node is new, or it was removed and came back. A
-    /// node remembers the identity of the object it served as.
-    pub newcomer: bool,
-    /// Whether it said that it waits, was told a configuration since, and has not said that it is done with it: it may
-    /// be about to be drained or restarted.
-    pub told: bool,
-}
-
-/// Decides whether the agent of a node serves pods, and at which sizes.
-///
-/// A node that was there all along was counted by whoever moved the cluster on, and goes with it as long as it holds
-/// what all hold. A newcomer may not have been counted by an operator that is just moving the cluster on: it must hold
-/// all that the others are being taken to, so that it goes with either.
-///
-/// Once it says that it waits, it is told its configuration without anybody making room for its absence. So it takes
-/// the saying back only on the condition that it was told nothing meanwhile, in one write, before it serves.
-pub fn admit(arrival: &Arrival) -> Admit {
-    let Arrival { booted, record, headers, newcomer, told } = *arrival;
-    if told {
-        return Admit::Wait(NotYet::Told);
-    }
-    let rendering = record.rendering();
-    let (anchor, host_anchor) = record.anchor();
-    let network = booted.network.unwrap_or(rendering.network);
-    let goes = if newcomer { network.covers(rendering.network) } else { network.holds(anchor) };
-    if !goes {
-        return Admit::Wait(NotYet::Pods { runs: network, cluster: rendering.network });
-    }
-    let run = match rendering.host {
-        HostRendering::Own => None,
-        HostRendering::Towards { run, .. } => Some(run),
-        HostRendering::At(mtu) => Some(Envelope::settled(mtu)),
-    };
-    if let (Some(run), Some(anchor)) = (run, host_anchor) {
-        let goes = if newcomer { booted.host.covers(run) } else { booted.host.holds(anchor) };
-        if !goes {
-            return Admit::Wait(NotYet::Host { runs: booted.host, cluster: run });
-        }
-    }
-    let needs = network.carries().bytes() + headers;
-    if booted.host.carries().bytes() < needs {
-        return Admit::Wait(NotYet::HostTooSmall { host: booted.host.carries(), network, needs });
-    }
-    Admit::Serve(network)
-}
-
-/// What a node serves at when there is nobody to ask: what it booted with, as long as that holds what was applied when it
-/// last knew; where it never knew, what is published.
-pub fn admit_alone(
-    booted: Option<Envelope>,
-    known: Option<&Record>,
-    published: Option<Envelope>,
-) -> Option<Envelope> {
-    let Some(record) = known else { return booted.or(published) };
-    let network = booted.unwrap_or(record.rendering().network);
-    network.holds(record.anchor().0).then_some(network)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Change, Ends, Stage};
+    use super::super::record::{Change, Ends, Record, Stage};
     use super::*;
 
     fn mtu(bytes: u32) -> Mtu {
@@ -440,73 +326,5 @@ mod tests {
         assert!(!quiet(&settled, "/etc/other", Some(&text(ended))));
         let again = CatchUp { booted: Booted { epoch: 5, ..spanning }, forget: false };
         assert_eq!(catch_up(&spanning, &file(5, spreading)), Some(again));
-    }
-
-    #[test]
-    fn a_node_serves_only_at_sizes_that_go_with_the_cluster() {
-        let (network, host) = UP;
-        let span = |(a, b): (u32, u32)| Envelope::spanning(mtu(a), mtu(b));
-        let runs = |network: Option<(u32, u32)>, host: (u32, u32)| Booted {
-            epoch: 0,
-            network: network.map(span),
-            host: span(host),
-            own: mtu(host.0),
-            original: mtu(host.0),
-        };
-        let idle = Record::settled(mtu(1400));
-        let spreading = record(1, Stage::Spreading { finish: false }, network, host);
-        let settling = record(2, Stage::Settling, network, host);
-        let (fresh, jumbo) = (runs(None, (1500, 1500)), runs(None, (9000, 9000)));
-        let (old, new) = (runs(Some((1400, 1400)), (1500, 1500)), runs(Some((8900, 8900)), (9000, 9000)));
-        let both = runs(Some(network), host);
-        type Row = (Booted, Record, bool, Option<(u32, u32)>);
-        let rows: &[Row] = &[
-            (fresh, idle, true, Some((1400, 1400))),
-            (fresh, spreading, true, None),
-            (fresh, settling, true, None),
-            (jumbo, idle, true, Some((1400, 1400))),
-            (jumbo, spreading, true, None),
-            (jumbo, settling, true, Some((8900, 8900))),
-            (runs(None, host), spreading, true, Some(network)),
-            (old, idle, false, Some((1400, 1400))),
-            (old, spreading, false, Some((1400, 1400))),
-            // It was not counted: phase two may be about to begin without it.
-            (old, spreading, true, None),
-            (old, settling, false, None),
-            (both, spreading, true, Some(network)),
-            (both, settling, true, Some(network)),
-            (new, settling, false, Some((8900, 8900))),
-            (new, spreading, false, None),
-            (new, idle, false, None),
-        ];
-        for (booted, record, newcomer, serves) in rows {
-            let arrival = Arrival { booted, record, headers: 58, newcomer: *newcomer, told: false };
-            let served = match admit(&arrival) {
-                Admit::Serve(envelope) => Some(envelope),
-                Admit::Wait(_) => None,
-            };
-            assert_eq!(
-                served,
-                serves.map(span),
-                "{booted:?} {:?} {newcomer}",
-                record.change.map(|c| c.stage)
-            );
-            assert_eq!(admit(&Arrival { told: true, ..arrival }), Admit::Wait(NotYet::Told));
-        }
-    }
-    #[test]
-    fn a_node_that_can_ask_nobody_serves_only_what_goes_with_what_it_last_knew() {
-        let at = |bytes| Some(Envelope::settled(mtu(bytes)));
-        let (settled, settling) = (Record::settled(mtu(1400)), record(2, Stage::Settling, UP.0, UP.1));
-        for (booted, known, published, serves) in [
-            (None, None, None, None),
-            (None, None, at(1400), at(1400)),
-            (at(1300), None, at(1400), at(1300)),
-            (None, Some(&settled), None, at(1400)),
-            (at(1400), Some(&settled), at(9000), at(1400)),
-            (at(1400), Some(&settling), at(1400), None),
-        ] {
-            assert_eq!(admit_alone(booted, known, published), serves, "{booted:?} {known:?} {published:?}");
-        }
     }
 }

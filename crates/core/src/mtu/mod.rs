@@ -6,6 +6,7 @@
 //! larger, on every node, and only then each settles on the new one. `docs/adr/0009-one-size-every-node-holds.md` tells
 //! why that is safe whatever dies in between.
 
+pub mod admit;
 pub mod boot;
 pub mod check;
 pub mod cni;

@@ -5,23 +5,21 @@
 //! on its way, writes that arrive late or twice, nodes that join, leave and come back. What decides is the code that
 //! ships; the model only carries out what it says.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use netferry_core::label::{LabelSelector, Labels};
-use netferry_core::mtu::boot::{self, Admit, Arrival, BootFacts, BootStep, Booted, CatchUp, NotYet, Saved};
-use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
-use netferry_core::mtu::file::HostFile;
-use netferry_core::mtu::plan::{Decision, Facts, Mode, NodeFacts, Observed, Probes, SpecEdit};
+use netferry_core::mtu::admit::{self, Admit, Arrival};
+use netferry_core::mtu::boot::{Booted, Saved};
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds};
+use netferry_core::mtu::plan::{Decision, Facts, Observed};
 use netferry_core::mtu::record::{Record, Rendering};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::Choice;
-use netferry_core::rollout::daemon::{self, Named, Said};
-use netferry_core::rollout::drain::{self, Request};
-use netferry_core::rollout::pool::{Identity, MaxUnavailable, Node, NodeState, Pool, Truth};
+use netferry_core::rollout::daemon;
+use netferry_core::rollout::pool::{Node, NodeState, Pool};
 
 use crate::explore::Model;
+use crate::machine::{self, observed};
 use crate::promises;
 
 pub(crate) const NODES: usize = 3;
@@ -50,7 +48,7 @@ impl Planner {
         decide: netferry_core::mtu::plan::decide,
         choose: netferry_core::rollout::choose::choose,
         daemon: daemon::decide,
-        admit: boot::admit,
+        admit: admit::admit,
     };
 }
 
@@ -226,320 +224,10 @@ impl World {
             known: false,
         }
     }
-
-    pub(crate) fn facts_of(object: &Object) -> NodeFacts {
-        let done = object
-            .current
-            .filter(|_| object.current == object.desired && object.state == Some(NodeState::Done));
-        NodeFacts { done, observed: object.observed }
-    }
-
-    fn node_of(at: usize, object: &Object) -> Node {
-        Node {
-            name: NAMES[at].clone(),
-            uid: object.life.to_string(),
-            labels: Labels::default(),
-            created: at as u64,
-            ready: Some(if object.ready { Truth::True } else { Truth::False }),
-            disk_pressure: None,
-            network_unavailable: None,
-            unschedulable: object.cordoned,
-            current: object.current.map(config),
-            desired: object.desired.map(config),
-            state: object.state,
-            reason: object.reason.clone(),
-            waits: object.waits,
-        }
-    }
-
-    /// One pass of the operator: what it writes, from what it read.
-    fn think(&self, state: &State, objects: &[Option<Object>; NODES]) -> Vec<Write> {
-        let nodes: BTreeMap<NodeName, NodeFacts> = objects
-            .iter()
-            .enumerate()
-            .filter_map(|(at, object)| Some((NAMES[at].clone(), World::facts_of(object.as_ref()?))))
-            .collect();
-        let probes = Probes::default();
-        let mode = Mode { unattended: self.unattended, ..Mode::default() };
-        let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-        let facts = Facts { cluster, asked: state.spec, mode, nodes: &nodes, probes: &probes };
-        let decision = (self.planner.decide)(&state.record, &facts);
-        if decision.record != state.record {
-            return vec![Write::Record { read: state.record, new: decision.record }];
-        }
-        if let Some(edit) = decision.edit {
-            let new = match edit {
-                SpecEdit::Finish(mtu) => Asked { mtu: Some(mtu.bytes()), migration: None },
-                SpecEdit::Migrate { from, to, machine_to } => Asked {
-                    mtu: state.spec.mtu,
-                    migration: Some(AskedChange {
-                        network: Some(AskedEnds { from: Some(from.bytes()), to: Some(to.bytes()) }),
-                        machine: Some(AskedEnds { from: None, to: Some(machine_to.bytes()) }),
-                    }),
-                },
-            };
-            return vec![Write::Spec { read: state.spec, new }];
-        }
-        if state.pool.target != state.record.epoch {
-            let new = PoolObject { target: state.record.epoch, ..state.pool };
-            return vec![Write::Pool { read: state.pool, new }];
-        }
-        let pool = Pool {
-            name: "worker".into(),
-            nodes: Some(LabelSelector::all()),
-            configs: None,
-            paused: false,
-            max_unavailable: MaxUnavailable::Number(1),
-            target: Some(config(state.pool.target)),
-            finished: None,
-            taken: (0..NODES).filter_map(|at| Some(identity(at, state.pool.taken[at]?))).collect(),
-        };
-        let nodes: Vec<Node> = objects
-            .iter()
-            .enumerate()
-            .filter_map(|(at, object)| Some(World::node_of(at, object.as_ref()?)))
-            .collect();
-        let Choice { taken, tell: told, tell_waiting, .. } = (self.planner.choose)(&pool, &nodes, None, None);
-        let life = |at: usize| {
-            let taken = taken.iter().find(|taken| taken.name == NAMES[at])?;
-            Some(taken.uid.parse().expect("the model gave it"))
-        };
-        let new = PoolObject { taken: std::array::from_fn(life), ..state.pool };
-        let mut writes = Vec::new();
-        if new != state.pool {
-            writes.push(Write::Pool { read: state.pool, new });
-        }
-        let index = |name: &NodeName| NAMES.iter().position(|n| n == name).expect("it was given");
-        let epoch = state.pool.target;
-        let tell = |if_waiting| move |name: &NodeName| Write::Tell { node: index(name), epoch, if_waiting };
-        writes.extend(told.iter().map(tell(false)).chain(tell_waiting.iter().map(tell(true))));
-        writes
-    }
-
-    /// Carries a write out; whether it was accepted.
-    fn write(&self, state: &mut State, write: Write) -> Result<bool, String> {
-        match write {
-            Write::Record { read, new } if read == state.record => {
-                promises::advance(self, state, &new)?;
-                if new.epoch != state.record.epoch {
-                    assert_eq!(new.epoch as usize, state.renderings.len(), "epochs are counted one by one");
-                    state.renderings.push(new.rendering());
-                }
-                state.record = new;
-                Ok(true)
-            }
-            Write::Spec { read, new } if read == state.spec => {
-                state.spec = new;
-                Ok(true)
-            }
-            Write::Pool { read, new } if read == state.pool => {
-                state.pool = new;
-                Ok(true)
-            }
-            Write::Tell { node, epoch, if_waiting } => {
-                let object = state.machines[node].object.as_mut();
-                if let Some(object) = object.filter(|object| object.waits || !if_waiting) {
-                    object.desired = Some(epoch);
-                }
-                Ok(true)
-            }
-            Write::Record { .. } | Write::Spec { .. } | Write::Pool { .. } => Ok(false),
-        }
-    }
-
-    fn daemon_step(&self, state: &State, at: usize) -> Option<daemon::Step> {
-        let machine = &state.machines[at];
-        let (object, booted) = (machine.object.as_ref()?, machine.booted.as_ref()?);
-        let named = |epoch: u64| Named { name: config(epoch), epoch };
-        let file = |epoch: u64| HostFile::of(&state.renderings[epoch as usize]);
-        let (desired, disk) = (object.desired.map(named), machine.disk.map(named));
-        let restart =
-            |epoch: Option<u64>| epoch.is_some_and(|epoch| boot::needs_restart(booted, &file(epoch)));
-        let said =
-            Said { current: object.current.map(config), state: object.state, reason: object.reason.clone() };
-        let (asked, fulfilled) = (object.asked.map(request), object.fulfilled.map(request));
-        let step = (self.planner.daemon)(&daemon::Facts {
-            desired: desired.as_ref(),
-            disk: disk.as_ref(),
-            restart_due: restart(machine.disk),
-            restart_needed: restart(object.desired),
-            drift: &[],
-            forced: false,
-            said: &said,
-            asked: asked.as_ref(),
-            fulfilled: fulfilled.as_ref(),
-            alone: false,
-        });
-        match step {
-            daemon::Step::Rest | daemon::Step::AwaitDrain => None,
-            step @ (daemon::Step::Say(_)
-            | daemon::Step::Ask(_)
-            | daemon::Step::Take
-            | daemon::Step::Restart) => Some(step),
-        }
-    }
-
-    fn do_daemon(state: &mut State, at: usize, step: &daemon::Step) {
-        let desired = state.machines[at].object.as_ref().and_then(|object| object.desired);
-        let machine = &mut state.machines[at];
-        let Some(object) = machine.object.as_mut() else { return };
-        match step {
-            daemon::Step::Say(said) => {
-                object.current = said.current.as_deref().map(epoch);
-                (object.state, object.reason) = (said.state, said.reason.clone());
-            }
-            daemon::Step::Ask(asked) => object.asked = Some(ask(asked)),
-            daemon::Step::Take => machine.disk = desired,
-            daemon::Step::Restart => off(machine),
-            daemon::Step::AwaitDrain | daemon::Step::Rest => {}
-        }
-    }
-
-    fn caught_up(state: &State, at: usize) -> Option<CatchUp> {
-        let machine = &state.machines[at];
-        let rendering = &state.renderings[machine.disk? as usize];
-        boot::catch_up(machine.booted.as_ref()?, &HostFile::of(rendering))
-    }
-
-    fn do_catch_up(state: &mut State, at: usize) {
-        let Some(CatchUp { booted, forget }) = World::caught_up(state, at) else { return };
-        let machine = &mut state.machines[at];
-        machine.booted = Some(booted);
-        machine.saved = machine.saved.filter(|_| !forget);
-        if let (Some(object), Some(_)) = (&mut machine.object, machine.serving) {
-            object.observed = Some(observed(&booted));
-        }
-    }
-
-    fn do_drain(state: &mut State, at: usize) {
-        let machine = &mut state.machines[at];
-        let Some(object) = machine.object.as_mut() else { return };
-        let Some(asked) = object.asked else { return };
-        let (wanted, refused) = (request(asked), BTreeMap::new());
-        loop {
-            let fulfilled = object.fulfilled.map(request);
-            let decision = drain::decide(&drain::Facts {
-                request: &wanted,
-                fulfilled: fulfilled.as_ref(),
-                cordoned: object.cordoned,
-                ours: true,
-                pods: &[],
-                refused: &refused,
-                since: std::time::Duration::ZERO,
-                now: std::time::Duration::ZERO,
-                told: None,
-            });
-            match decision.step {
-                drain::Step::Cordon => {
-                    object.cordoned = true;
-                    machine.taken_away |= machine.serving.is_some();
-                }
-                drain::Step::Uncordon => {
-                    object.cordoned = false;
-                    machine.taken_away &= machine.serving.is_none();
-                }
-                drain::Step::Fulfilled => object.fulfilled = Some(asked),
-                drain::Step::Rest | drain::Step::Evict(_) | drain::Step::Wait(_) => return,
-            }
-        }
-    }
-
-    fn do_boot(state: &mut State, at: usize) {
-        let rendering = state.machines[at].disk.map(|epoch| state.renderings[epoch as usize]);
-        let file = rendering.as_ref().map(HostFile::of);
-        let machine = &mut state.machines[at];
-        let uplink = machine.configured.unwrap_or(machine.default);
-        let facts =
-            BootFacts { file: file.as_ref(), saved: machine.saved, uplink, configured: machine.configured };
-        for step in boot::boot(&facts) {
-            match step {
-                BootStep::Save(saved) => machine.saved = Some(saved),
-                BootStep::Persist(size) => machine.configured = size,
-                BootStep::Run(_) => {}
-                BootStep::Record(booted) => machine.booted = Some(booted),
-                BootStep::Forget => machine.saved = None,
-            }
-        }
-    }
-
-    pub(crate) fn admit(&self, state: &State, at: usize) -> Option<Admit> {
-        let machine = &state.machines[at];
-        let booted = machine.object.as_ref().and(machine.booted.as_ref())?;
-        let told = machine.object.as_ref().is_some_and(|object| World::node_of(at, object).is_told_waiting());
-        let (record, newcomer) = (&state.record, !machine.known);
-        Some((self.planner.admit)(&Arrival { booted, record, headers: HEADERS, newcomer, told }))
-    }
-
-    fn agent_acts(&self, state: &State, at: usize) -> bool {
-        let machine = &state.machines[at];
-        let waits = machine.object.as_ref().is_some_and(|object| object.waits);
-        match self.admit(state, at) {
-            None => false,
-            Some(_) if machine.serving.is_some() => false,
-            Some(Admit::Serve(_)) => true,
-            Some(Admit::Wait(_)) => machine.admitted.is_some() || !waits,
-        }
-    }
-
-    fn do_agent(&self, state: &mut State, at: usize) {
-        let verdict = self.admit(state, at);
-        let told = verdict == Some(Admit::Wait(NotYet::Told));
-        let machine = &mut state.machines[at];
-        let (Some(object), Some(booted)) = (machine.object.as_mut(), machine.booted.as_mut()) else { return };
-        // It reads, and acts on it some time later, unless it was told something meanwhile.
-        match (machine.admitted.take(), verdict) {
-            (Some(network), _) if !told => {
-                booted.network = Some(network);
-                (machine.serving, machine.known) = (Some(network), true);
-                (object.waits, object.ready) = (false, true);
-                object.observed = Some(observed(booted));
-                machine.taken_away &= object.cordoned;
-            }
-            (Some(_), _) | (None, None) => {}
-            (None, Some(Admit::Serve(network))) => machine.admitted = Some(network),
-            (None, Some(Admit::Wait(_))) => object.waits = true,
-        }
-    }
 }
 
-fn observed(booted: &Booted) -> Observed {
-    Observed { epoch: booted.epoch, network: booted.network, host: booted.host }
-}
-
-fn off(machine: &mut Machine) {
-    machine.taken_away |= machine.serving.is_some() && machine.object.as_ref().is_some_and(|o| o.cordoned);
-    machine.booted = None;
-    machine.admitted = None;
-    machine.serving = None;
-    if let Some(object) = &mut machine.object {
-        object.ready = false;
-    }
-}
-
-fn identity(at: usize, life: u8) -> Identity {
-    Identity { name: NAMES[at].clone(), uid: life.to_string() }
-}
-
-fn config(epoch: u64) -> String {
+pub(crate) fn config(epoch: u64) -> String {
     format!("r{epoch}")
-}
-
-fn epoch(config: &str) -> u64 {
-    config[1..].parse().expect("the model named it")
-}
-
-fn request(ask: Ask) -> Request {
-    match ask {
-        Ask::Drain(epoch) => Request::Drain(config(epoch)),
-        Ask::Uncordon(epoch) => Request::Uncordon(config(epoch)),
-    }
-}
-
-fn ask(request: &Request) -> Ask {
-    match request {
-        Request::Drain(config) => Ask::Drain(epoch(config)),
-        Request::Uncordon(config) => Ask::Uncordon(epoch(config)),
-    }
 }
 
 pub(crate) fn objects(state: &State) -> [Option<Object>; NODES] {
@@ -683,7 +371,7 @@ impl Model for World {
             Action::Agent(at) => self.do_agent(&mut state, *at),
             Action::PowerLoss(at) => {
                 state.power_losses -= 1;
-                off(&mut state.machines[*at]);
+                machine::off(&mut state.machines[*at]);
             }
             Action::Join(at) => {
                 let machine = &mut state.machines[*at];

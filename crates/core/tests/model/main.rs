@@ -6,7 +6,9 @@
 
 mod cluster;
 mod explore;
+mod machine;
 mod mutants;
+mod operator;
 mod promises;
 
 use cluster::{Planner, World};

@@ -1,6 +1,6 @@
 //! Planners with one mistake each. A model that does not find them out would not find ours out either.
 
-use netferry_core::mtu::boot::{Admit, Arrival, admit};
+use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::plan::{Decision, Facts, decide};
 use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use netferry_core::mtu::boot::{Admit, NotYet};
+use netferry_core::mtu::admit::{Admit, NotYet};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport, read};
 use netferry_core::mtu::file::HostFile;
 use netferry_core::mtu::plan::{self, NodeFacts};

@@ -1,5 +1,8 @@
 //! The one thread that sends, answers and counts for all flows.
 
+mod places;
+mod running;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
@@ -11,28 +14,23 @@ use mio::{Events, Poll, Token};
 use netferry_kernel::Namespace;
 use nix::errno::Errno;
 
-use super::datagrams::{self, Account, Errors, Kind};
+use super::datagrams;
 use super::ground::{Ground, Owner};
-use super::plan::{Endpoint, Flow, Sizes, Traffic};
+use super::plan::{Endpoint, Flow, Traffic};
 use super::report::Report;
-use super::requests::Requests;
 use super::streams;
-use super::tally::{At, Tally};
+use super::tally::At;
 use super::{MeterError, Place, summary};
-use crate::programs::probe::Protocol;
+use places::{Leaving, Trying};
+use running::counted;
+pub(super) use running::{Engine, Running};
 
 /// The token of the waker.
 pub(super) const WAKE: Token = Token(0);
-/// Packets per second of a flow that is only tried.
-const TRIAL_RATE: u32 = 5;
-/// How long what is under way of a trial may take to arrive.
-const STRAGGLERS: Duration = Duration::from_secs(1);
 /// While the last packets are waited for, clocks are looked at this often.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
 /// What is later than this is not sent.
 const LATE: Duration = Duration::from_millis(20);
-/// A gap shorter than this, or than a few packets, is the ordinary life of a busy machine.
-const WORTH_LISTING: Duration = Duration::from_millis(100);
 
 /// What the driver is told.
 #[derive(Debug)]
@@ -43,28 +41,6 @@ pub(super) enum Command {
     TryOut(Vec<Place>, Duration, Reply<Result<Report, MeterError>>),
     Return(Place, Reply<Result<(), MeterError>>),
     Finish(Duration, Reply<Report>),
-}
-
-/// What moves a flow.
-#[derive(Debug)]
-pub(super) enum Engine {
-    Datagrams(datagrams::Sender),
-    Stream(streams::Sender),
-    Requests(Requests),
-}
-
-/// A flow and its account.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) flow: Flow,
-    pub(super) forward: Tally,
-    pub(super) backward: Tally,
-    pub(super) errors: Errors,
-    pub(super) engine: Engine,
-    pub(super) paused: bool,
-    /// A copy that is only there to find out whether the flow is answered; nobody is told of it afterwards.
-    pub(super) trial: bool,
-    sizes: Sizes,
 }
 
 #[derive(Debug)]
@@ -87,22 +63,6 @@ impl Reflector {
             Reflector::Streams(reflector) => reflector.close(ground),
         }
     }
-}
-
-/// Somebody waits until a place can be given up.
-struct Leaving {
-    place: String,
-    until: At,
-    done: Reply<()>,
-}
-
-/// Somebody waits until flows are answered that are about to go on.
-struct Trying {
-    /// The first of the copies; they are the last there are.
-    first: usize,
-    answered: bool,
-    until: At,
-    done: Reply<Result<Report, MeterError>>,
 }
 
 /// Whether what was due `at` is still to be sent, and when the next is due.
@@ -233,9 +193,9 @@ impl Driver {
                 self.leaving.push(Leaving { place, until: now + patience, done });
             }
             Command::TryOut(places, patience, done) => match self.try_out(&places) {
-                Ok(first) => {
+                Ok(flows) => {
                     let until = self.ground.now() + patience;
-                    self.trying.push(Trying { first, answered: false, until, done });
+                    self.trying.push(Trying { flows, answered: false, until, done });
                 }
                 Err(error) => {
                     let _ = done.send(Err(error));
@@ -257,6 +217,10 @@ impl Driver {
         {
             self.due.pop();
             let running = &mut self.flows[index];
+            if running.trial && running.paused {
+                // It was judged, and never goes on.
+                continue;
+            }
             let (in_time, next) = turn(at, now, running.flow.interval());
             self.due.push(Reverse((next, index)));
             if in_time && !running.paused {
@@ -326,137 +290,6 @@ impl Driver {
             running.close(&mut self.ground);
         }
     }
-
-    fn pause_and_resume(&mut self) {
-        let now = self.ground.now();
-        for running in counted(&mut self.flows) {
-            let pause = running.flow.needs_one_of(&self.away);
-            if pause && !running.paused {
-                running.forward.pause(now);
-                running.backward.pause(now);
-            }
-            running.paused = pause;
-        }
-    }
-
-    /// Closes what is open in places that are being left, once nothing is under way there.
-    fn let_go(&mut self) {
-        let now = self.ground.now();
-        let mut still = Vec::new();
-        for leaving in std::mem::take(&mut self.leaving) {
-            let ground = &mut self.ground;
-            let busy = now < leaving.until
-                && counted(&mut self.flows)
-                    .any(|running| running.flow.touches(&leaving.place) && running.under_way(ground));
-            if busy {
-                still.push(leaving);
-                continue;
-            }
-            for running in self.flows.iter_mut().filter(|running| running.flow.touches(&leaving.place)) {
-                if running.paused {
-                    running.close(&mut self.ground);
-                }
-                if running.flow.from.name == leaving.place {
-                    self.ground.leave(&running.flow.from.namespace, &self.home);
-                }
-            }
-            for reflector in &mut self.reflectors {
-                if reflector.endpoint().place.name == leaving.place {
-                    reflector.close(&mut self.ground);
-                    self.ground.leave(&reflector.endpoint().place.namespace.clone(), &self.home);
-                }
-            }
-            let _ = leaving.done.send(());
-        }
-        self.leaving = still;
-    }
-
-    /// The place is back: its flows go on.
-    fn come_back(&mut self, place: Place) -> Result<(), MeterError> {
-        self.open_again(&place)?;
-        self.away.remove(&place.name);
-        self.pause_and_resume();
-        Ok(())
-    }
-
-    /// Starts a copy of every flow that waits for one of these places, and for none else; answers where they begin.
-    fn try_out(&mut self, places: &[Place]) -> Result<usize, MeterError> {
-        for place in places {
-            self.open_again(place)?;
-        }
-        let back = |name: &String| places.iter().any(|place| place.name == *name);
-        let still_away: BTreeSet<String> = self.away.iter().filter(|name| !back(name)).cloned().collect();
-        let waits = |running: &&Running| running.paused && !running.trial;
-        let waiting = self.flows.iter().filter(waits).map(|running| &running.flow);
-        let copies: Vec<Flow> = waiting
-            .filter(|flow| !flow.needs_one_of(&still_away))
-            .map(|flow| flow.clone().at_rate(TRIAL_RATE))
-            .collect();
-        let first = self.flows.len();
-        self.add(copies)?;
-        self.flows[first..].iter_mut().for_each(|running| running.trial = true);
-        Ok(first)
-    }
-
-    /// Ends trials that were answered, or that took too long.
-    fn judge_trials(&mut self) {
-        let now = self.ground.now();
-        for mut trial in std::mem::take(&mut self.trying) {
-            let tried = &mut self.flows[trial.first..];
-            if !trial.answered && tried.iter().all(Running::answered) {
-                // What was lost before is not waited for; what is on its way must not meet the flow itself.
-                trial.answered = true;
-                trial.until = trial.until.min(now + STRAGGLERS);
-                tried.iter_mut().for_each(|running| running.paused = true);
-            }
-            let busy = tried.iter_mut().any(|running| running.under_way(&mut self.ground));
-            if now < trial.until && (busy || !trial.answered) {
-                self.trying.push(trial);
-                continue;
-            }
-            for running in &mut *tried {
-                running.paused = true;
-                running.close(&mut self.ground);
-            }
-            let _ = trial.done.send(Ok(summary::report(tried, &self.ground, true)));
-        }
-    }
-
-    /// Opens again, in a new namespace, what was closed when a place was left.
-    fn open_again(&mut self, place: &Place) -> Result<(), MeterError> {
-        for (at, reflector) in self.reflectors.iter_mut().enumerate() {
-            let mut endpoint = reflector.endpoint().clone();
-            if endpoint.place.name != place.name {
-                continue;
-            }
-            endpoint.place = place.clone();
-            reflector.close(&mut self.ground);
-            let failed = |source| listen_error(&endpoint, source);
-            *reflector = match reflector {
-                Reflector::Datagrams(_) => Reflector::Datagrams(
-                    datagrams::Reflector::open(at, endpoint.clone(), &mut self.ground).map_err(failed)?,
-                ),
-                Reflector::Streams(_) => Reflector::Streams(
-                    streams::Reflector::open(at, endpoint.clone(), &mut self.ground).map_err(failed)?,
-                ),
-            };
-        }
-        for running in &mut self.flows {
-            if running.flow.from.name == place.name {
-                running.close(&mut self.ground);
-                running.flow.from = place.clone();
-            }
-            for reflector in running.flow.reflectors.iter_mut().filter(|r| r.place.name == place.name) {
-                reflector.place = place.clone();
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The flows that are not there for a trial only.
-fn counted(flows: &mut [Running]) -> impl Iterator<Item = &mut Running> {
-    flows.iter_mut().filter(|running| !running.trial)
 }
 
 fn same(one: &Place, other: &Place) -> bool {
@@ -467,96 +300,6 @@ fn same(one: &Place, other: &Place) -> bool {
 fn listen_error(endpoint: &Endpoint, source: Errno) -> MeterError {
     let at: SocketAddr = endpoint.at;
     MeterError::Listen { place: endpoint.place.name.clone(), at, source }
-}
-
-impl datagrams::Accounts for Vec<Running> {
-    fn account(&mut self, flow: usize) -> Option<Account<'_>> {
-        let running = self.get_mut(flow)?;
-        Some(Account {
-            forward: &mut running.forward,
-            backward: &mut running.backward,
-            errors: &mut running.errors,
-            sizes: &running.sizes,
-        })
-    }
-}
-
-impl Running {
-    fn new(flow: Flow) -> Running {
-        let (engine, sizes) = match &flow.traffic {
-            Traffic::Udp(sizes) => {
-                (Engine::Datagrams(datagrams::Sender::new(Kind::Udp, sizes.clone())), sizes.clone())
-            }
-            Traffic::Icmp(sizes) => {
-                (Engine::Datagrams(datagrams::Sender::new(Kind::Icmp, sizes.clone())), sizes.clone())
-            }
-            Traffic::Tcp { record } => (Engine::Stream(streams::Sender::new(*record)), Sizes::Full),
-            Traffic::TcpRequests { timeout } => {
-                (Engine::Requests(Requests::new(Protocol::Tcp, *timeout)), Sizes::Full)
-            }
-            Traffic::UdpRequests { timeout } => {
-                (Engine::Requests(Requests::new(Protocol::Udp, *timeout)), Sizes::Full)
-            }
-        };
-        let worth_listing = WORTH_LISTING.max(flow.interval() * 5);
-        Running {
-            flow,
-            forward: Tally::new(worth_listing),
-            backward: Tally::new(worth_listing),
-            errors: Errors::new(),
-            engine,
-            paused: false,
-            trial: false,
-            sizes,
-        }
-    }
-
-    fn tick(&mut self, at: usize, ground: &mut Ground) {
-        let Running { flow, forward, errors, engine, .. } = self;
-        match engine {
-            Engine::Datagrams(sender) => sender.tick(at, flow, forward, errors, ground),
-            Engine::Stream(sender) => sender.tick(at, flow, forward, errors, ground),
-            Engine::Requests(requests) => requests.tick(at, flow, forward, ground),
-        }
-    }
-
-    fn ready(&mut self, at: usize, ground: &mut Ground) {
-        let Running { forward, backward, errors, engine, .. } = self;
-        match engine {
-            Engine::Datagrams(sender) => sender.readable(at, forward, backward, errors, ground),
-            Engine::Stream(sender) => sender.ready(at, forward, backward, errors, ground),
-            // Requests have sockets of their own.
-            Engine::Requests(_) => {}
-        }
-    }
-
-    /// Whether something came, both ways.
-    fn answered(&self) -> bool {
-        self.forward.received > 0 && (self.backward.received > 0 || !self.flow.traffic.reflected())
-    }
-
-    /// Whether something may still arrive that has not.
-    fn under_way(&mut self, ground: &mut Ground) -> bool {
-        match &mut self.engine {
-            Engine::Requests(requests) => {
-                requests.sweep(&mut self.forward, ground);
-                requests.under_way() > 0
-            }
-            Engine::Datagrams(_) | Engine::Stream(_) => {
-                // What the kernel refused never left.
-                self.forward.missing() > self.forward.refused
-                    || self.backward.missing() > self.backward.refused
-            }
-        }
-    }
-
-    fn close(&mut self, ground: &mut Ground) {
-        match &mut self.engine {
-            Engine::Datagrams(sender) => sender.close(ground),
-            Engine::Stream(sender) => sender.close(ground),
-            Engine::Requests(requests) => requests.close(ground),
-        }
-    }
 }
 
 #[cfg(test)]
