@@ -5,10 +5,12 @@
 //! the pod network; [`mtu`] decides how its MTU changes; [`rollout`] moves nodes to their configuration. [`metrics`] is
 //! what is measured, [`serve`] where it can be asked for.
 
+mod follow;
 pub mod lead;
 pub mod metrics;
 pub mod mtu;
 pub mod overlay;
+mod pace;
 mod report;
 pub mod rollout;
 mod round;

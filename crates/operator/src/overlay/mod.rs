@@ -20,24 +20,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::lead::Leadership;
+use crate::pace::{Pace, TOGETHER};
 use crate::report::Events;
 use crate::round::RoundError;
 use netferry_core::error::chain;
 use problem::Problem;
 use watch::Watches;
 
-/// Changes within this time are looked at together.
-const TOGETHER: Duration = Duration::from_millis(50);
 /// A look without a reason, in case one was missed.
 const ANYWAY: Duration = Duration::from_secs(300);
-/// After a failed round, the first wait; each one after is twice as long.
-const RETRY: Duration = Duration::from_millis(500);
-/// The longest wait after a failed round.
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// How the controller works.
 #[derive(Clone, Copy, Debug)]
@@ -66,33 +61,27 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
         repaired: BTreeMap::new(),
     };
     let mut watches = Watches::new(&client);
-    let mut next = Instant::now();
-    let mut retry = RETRY;
+    let mut pace = Pace::new(Duration::ZERO, ANYWAY);
     loop {
         tokio::select! {
             // In this order: changes that never end must not keep a pass from being made.
             biased;
-            () = sleep_until(next) => {
+            () = pace.due() => {
                 let (without_address, sooner) = watches.without_address(Instant::now());
                 match overlay.round(&without_address).await {
-                Ok(again) => {
-                    retry = RETRY;
-                    let again = again.unwrap_or(ANYWAY);
-                    next = Instant::now() + sooner.map_or(again, |sooner| sooner.min(again));
-                }
-                Err(RoundError::Deposed { found, term }) => {
-                    error!(found, term, "a node was written by a later leader; giving up");
-                    overlay.leadership.give_up();
-                    next = Instant::now() + ANYWAY;
-                }
-                Err(failed) => {
-                    warn!(error = %chain(&failed), "a round failed; trying again");
-                    next = Instant::now() + retry;
-                    retry = (retry * 2).min(LONGEST_RETRY);
-                }
+                    Ok(again) => pace.made([again, sooner].into_iter().flatten().min()),
+                    Err(RoundError::Deposed { found, term }) => {
+                        error!(found, term, "a node was written by a later leader; giving up");
+                        overlay.leadership.give_up();
+                        pace.after(ANYWAY);
+                    }
+                    Err(failed) => {
+                        warn!(error = %chain(&failed), "a round failed; trying again");
+                        pace.failed();
+                    }
                 }
             }
-            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
+            () = watches.changed() => pace.changed(),
         }
     }
 }

@@ -17,11 +17,10 @@ use netferry_translate::applicant::lacks_address;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::follow::Followed;
 use netferry_core::error::chain;
 
 /// What of a node a decision depends on.
-///
-/// Kubelets write to their nodes all the time; only these are a reason to look again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Traits {
     annotations: Vec<Option<String>>,
@@ -61,9 +60,7 @@ const UNADDRESSED: Duration = Duration::from_secs(10);
 /// The watches of one leadership.
 pub(crate) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
-    nodes: BTreeMap<String, Traits>,
-    /// Nodes of a list that is still coming in.
-    arriving: BTreeMap<String, Traits>,
+    nodes: Followed<Traits>,
     /// Nodes without an address, and since when that is known.
     unaddressed: BTreeMap<String, Instant>,
 }
@@ -81,7 +78,7 @@ impl Watches {
             .default_backoff()
             .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
         let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
-        Watches { streams, nodes: BTreeMap::new(), arriving: BTreeMap::new(), unaddressed: BTreeMap::new() }
+        Watches { streams, nodes: Followed::new(), unaddressed: BTreeMap::new() }
     }
 
     /// Waits for a change that may change a decision.
@@ -90,7 +87,7 @@ impl Watches {
             match change {
                 Change::Network => return,
                 Change::Node(event) => {
-                    if self.note(*event) {
+                    if self.nodes.note(*event, Traits::of) {
                         return;
                     }
                 }
@@ -104,36 +101,15 @@ impl Watches {
 
     /// Nodes that have been without an address of their own for a while, and how long until the next one has been.
     pub(crate) fn without_address(&mut self, now: Instant) -> (BTreeSet<String>, Option<Duration>) {
-        let lacks = |name: &String| self.nodes.get(name).is_some_and(|traits| traits.lacks_address);
+        let nodes = self.nodes.known();
+        let lacks = |name: &String| nodes.get(name).is_some_and(|traits| traits.lacks_address);
         self.unaddressed.retain(|name, _| lacks(name));
-        for (name, _) in self.nodes.iter().filter(|(_, traits)| traits.lacks_address) {
+        for (name, _) in nodes.iter().filter(|(_, traits)| traits.lacks_address) {
             self.unaddressed.entry(name.clone()).or_insert(now);
         }
         let (over, coming): (Vec<_>, Vec<_>) =
             self.unaddressed.iter().partition(|(_, since)| now >= **since + UNADDRESSED);
         let next = coming.iter().map(|(_, since)| **since + UNADDRESSED - now).min();
         (over.into_iter().map(|(name, _)| name.clone()).collect(), next)
-    }
-
-    fn note(&mut self, event: watcher::Event<Node>) -> bool {
-        match event {
-            watcher::Event::Init => {
-                self.arriving.clear();
-                false
-            }
-            watcher::Event::InitApply(node) => {
-                self.arriving.insert(node.name_any(), Traits::of(&node));
-                false
-            }
-            watcher::Event::InitDone => {
-                let before = std::mem::replace(&mut self.nodes, std::mem::take(&mut self.arriving));
-                before != self.nodes
-            }
-            watcher::Event::Apply(node) => {
-                let traits = Traits::of(&node);
-                self.nodes.insert(node.name_any(), traits.clone()) != Some(traits)
-            }
-            watcher::Event::Delete(node) => self.nodes.remove(&node.name_any()).is_some(),
-        }
     }
 }

@@ -22,23 +22,17 @@ use std::time::Duration;
 use kube::Client;
 use netferry_core::error::chain;
 use netferry_core::name::NodeName;
-use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use crate::lead::Leadership;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::report::Events;
 use drain::Drains;
 use watch::Watches;
 
-/// Changes within this time are looked at together.
-const TOGETHER: Duration = Duration::from_millis(50);
 /// A look without a reason, in case one was missed.
 const ANYWAY: Duration = Duration::from_secs(180);
-/// After a failed pass, the first wait; each one after is twice as long.
-const RETRY: Duration = Duration::from_millis(500);
-/// The longest wait after a failed pass.
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// After a pass that was overtaken.
 const OVERTAKEN: Duration = Duration::from_millis(100);
 
@@ -67,35 +61,30 @@ pub async fn control(
         drains: Drains::default(),
     };
     let mut watches = Watches::new(&client);
-    let mut next = Instant::now() + ANYWAY;
-    let mut retry = RETRY;
+    let mut pace = Pace::new(ANYWAY, ANYWAY);
     loop {
         tokio::select! {
             // In this order: changes that never end must not keep a pass from being made.
             biased;
-            () = sleep_until(next) => {
+            () = pace.due() => {
                 if !watches.complete() {
-                    next = Instant::now() + ANYWAY;
+                    pace.after(ANYWAY);
                     continue;
                 }
                 match rollout.round(watches.news()).await {
-                    Ok(again) => {
-                        retry = RETRY;
-                        next = Instant::now() + again.unwrap_or(ANYWAY);
-                    }
+                    Ok(again) => pace.made(again),
                     Err(overtaken) if overtaken.is_overtaken() => {
                         debug!(error = %chain(&overtaken), "overtaken; looking again");
-                        next = Instant::now() + OVERTAKEN;
+                        pace.after(OVERTAKEN);
                     }
                     Err(failed) => {
                         warn!(error = %chain(&failed), "a pass failed; trying again");
                         rollout.metrics.failed();
-                        next = Instant::now() + retry;
-                        retry = (retry * 2).min(LONGEST_RETRY);
+                        pace.failed();
                     }
                 }
             }
-            () = watches.changed() => next = next.min(Instant::now() + TOGETHER),
+            () = watches.changed() => pace.changed(),
         }
     }
 }

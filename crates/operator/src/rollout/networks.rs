@@ -1,12 +1,15 @@
 //! The two `Network` objects: what is edited for the administrator, what is published, what is reported.
 
+use std::fmt::Debug;
+
 use kube::api::Patch;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::plan::SpecEdit;
 use netferry_core::mtu::record::Record;
 use netferry_translate::mtu as translate;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tracing::info;
 
 use super::Rollout;
@@ -28,15 +31,8 @@ impl Rollout {
     /// Makes an edit of the operator's `Network` that nobody has to make by hand.
     pub(super) async fn edit(&self, network: &OperatorNetwork, edit: &SpecEdit) -> Result<(), RoundError> {
         info!(?edit, "editing the operator's Network");
-        let patch = json!({
-            "metadata": { "resourceVersion": network.resource_version() },
-            "spec": translate::printed_edit(edit, &network.spec),
-        });
-        let api = Api::<OperatorNetwork>::all(self.client.clone());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        let written = self.leadership.act(api.patch(SINGLETON, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing("the operator's Network"))
+        let spec = translate::printed_edit(edit, &network.spec);
+        self.patch(network, Part::Spec, spec, "the operator's Network").await
     }
 
     /// Publishes where the cluster is going.
@@ -52,15 +48,8 @@ impl Rollout {
         if now.cluster_network_mtu == Some(mtu) && now.migration == migration {
             return Ok(());
         }
-        let patch = json!({
-            "metadata": { "resourceVersion": config.resource_version() },
-            "status": { "clusterNetworkMTU": mtu, "migration": migration },
-        });
-        let api = Api::<ConfigNetwork>::all(self.client.clone());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing("the status of the cluster's Network"))
+        let status = json!({ "clusterNetworkMTU": mtu, "migration": migration });
+        self.patch(config, Part::Status, status, "the status of the cluster's Network").await
     }
 
     /// Writes conditions of the operator's `Network`, if they say something else than they do.
@@ -73,14 +62,35 @@ impl Rollout {
         let Some(conditions) = report::merged(&now.conditions, wanted, jiff::Timestamp::now()) else {
             return Ok(());
         };
-        let patch = json!({
-            "metadata": { "resourceVersion": network.resource_version() },
-            "status": { "conditions": conditions },
-        });
-        let api = Api::<OperatorNetwork>::all(self.client.clone());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing("the status of the operator's Network"))
+        let status = json!({ "conditions": conditions });
+        self.patch(network, Part::Status, status, "the status of the operator's Network").await
     }
+
+    /// Patches a `Network`, if it still is as it was seen.
+    async fn patch<K>(&self, seen: &K, part: Part, value: Value, what: &str) -> Result<(), RoundError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let api = Api::<K>::all(self.client.clone());
+        let seen = json!({ "resourceVersion": seen.resource_version() });
+        let params = report::written_by_us();
+        let written = match part {
+            Part::Spec => {
+                let patch = Patch::Merge(json!({ "metadata": seen, "spec": value }));
+                self.leadership.act(api.patch(SINGLETON, &params, &patch)).await
+            }
+            Part::Status => {
+                let patch = Patch::Merge(json!({ "metadata": seen, "status": value }));
+                self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await
+            }
+        };
+        written.map(drop).map_err(RoundError::writing(what))
+    }
+}
+
+/// A part of an object that is written apart from the others.
+#[derive(Clone, Copy)]
+enum Part {
+    Spec,
+    Status,
 }

@@ -17,7 +17,9 @@ use netferry_core::error::chain;
 use netferry_translate::machine::{Machine, machine};
 use tracing::warn;
 
-/// What of a node a decision depends on. Kubelets write to their nodes all the time; only these are a reason to look.
+use crate::follow::Followed;
+
+/// What of a node a decision depends on.
 #[derive(Clone, PartialEq, Eq)]
 struct Traits {
     machine: Result<Machine, String>,
@@ -57,10 +59,9 @@ pub(super) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
     nodes: Store<Node>,
     configs: Store<MachineConfig>,
-    traits: BTreeMap<String, Traits>,
-    arriving: BTreeMap<String, Traits>,
-    /// Whether nodes and configurations were each seen whole once.
-    seen: (bool, bool),
+    followed: Followed<Traits>,
+    /// Whether configurations were seen whole once.
+    configs_seen: bool,
 }
 
 impl Watches {
@@ -87,13 +88,12 @@ impl Watches {
             .default_backoff()
             .map(|event| event.map_or_else(Change::Failed, |_| Change::Other));
         let streams = select_all([nodes_seen.boxed(), configs_seen.boxed(), pools.boxed(), wanted.boxed()]);
-        let (traits, arriving) = Default::default();
-        Watches { streams, nodes, configs, traits, arriving, seen: (false, false) }
+        Watches { streams, nodes, configs, followed: Followed::new(), configs_seen: false }
     }
 
     /// Whether everything was seen once: before that, what is missing may only not have been said yet.
     pub(super) fn complete(&self) -> bool {
-        self.seen == (true, true)
+        self.followed.is_complete() && self.configs_seen
     }
 
     /// What is known now.
@@ -108,9 +108,9 @@ impl Watches {
     pub(super) async fn changed(&mut self) {
         while let Some(change) = self.streams.next().await {
             let worth = match change {
-                Change::Node(event) => self.note(*event),
+                Change::Node(event) => self.followed.note(*event, Traits::of),
                 Change::Config { whole } => {
-                    self.seen.1 |= whole;
+                    self.configs_seen |= whole;
                     true
                 }
                 Change::Other => true,
@@ -126,28 +126,5 @@ impl Watches {
         }
         // The streams never end; if they did, only the periodic look would be left.
         std::future::pending().await
-    }
-
-    fn note(&mut self, event: watcher::Event<Node>) -> bool {
-        match event {
-            watcher::Event::Init => {
-                self.arriving.clear();
-                false
-            }
-            watcher::Event::InitApply(node) => {
-                self.arriving.insert(node.name_any(), Traits::of(&node));
-                false
-            }
-            watcher::Event::InitDone => {
-                self.seen.0 = true;
-                self.traits = std::mem::take(&mut self.arriving);
-                true
-            }
-            watcher::Event::Apply(node) => {
-                let traits = Traits::of(&node);
-                self.traits.insert(node.name_any(), traits.clone()) != Some(traits)
-            }
-            watcher::Event::Delete(node) => self.traits.remove(&node.name_any()).is_some(),
-        }
     }
 }
