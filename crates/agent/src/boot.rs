@@ -6,9 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use netferry_api::mtu::CniMtu;
 use netferry_core::mtu::boot::{Booted, Saved};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::rollout::journal::Op;
+use netferry_translate::mtu as translate;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -23,19 +25,11 @@ const DATA: &str = "/var/lib/netferry";
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Sizes {
-    mtu: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    routable_mtu: Option<u32>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
     epoch: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    network: Option<Sizes>,
-    host: Sizes,
+    network: Option<CniMtu>,
+    host: CniMtu,
     own: u32,
     original: u32,
 }
@@ -48,10 +42,6 @@ struct WireSaved {
     configured: Option<u32>,
 }
 
-fn sizes(envelope: Envelope) -> Sizes {
-    Sizes { mtu: envelope.carries().bytes(), routable_mtu: envelope.pin().map(Mtu::bytes) }
-}
-
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -60,8 +50,8 @@ fn mtu(bytes: u32) -> io::Result<Mtu> {
     Mtu::new(bytes).map_err(invalid)
 }
 
-fn envelope(sizes: &Sizes) -> io::Result<Envelope> {
-    Ok(Envelope::spanning(mtu(sizes.mtu)?, mtu(sizes.routable_mtu.unwrap_or(sizes.mtu))?))
+fn envelope(sizes: CniMtu) -> io::Result<Envelope> {
+    translate::envelope(sizes).map_err(invalid)
 }
 
 /// What this boot runs at; nothing if host-init did not get so far.
@@ -72,8 +62,8 @@ pub fn read(run: &Path) -> io::Result<Option<Booted>> {
     let Some(wire) = kept::read::<Wire>(run, FILE)? else { return Ok(None) };
     Ok(Some(Booted {
         epoch: wire.epoch,
-        network: wire.network.as_ref().map(envelope).transpose()?,
-        host: envelope(&wire.host)?,
+        network: wire.network.map(envelope).transpose()?,
+        host: envelope(wire.host)?,
         own: mtu(wire.own)?,
         original: mtu(wire.original)?,
     }))
@@ -86,8 +76,8 @@ pub fn read(run: &Path) -> io::Result<Option<Booted>> {
 pub fn write(run: &Path, booted: &Booted) -> io::Result<()> {
     let wire = Wire {
         epoch: booted.epoch,
-        network: booted.network.map(sizes),
-        host: sizes(booted.host),
+        network: booted.network.map(translate::printed_envelope),
+        host: translate::printed_envelope(booted.host),
         own: booted.own.bytes(),
         original: booted.original.bytes(),
     };

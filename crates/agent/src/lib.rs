@@ -11,6 +11,8 @@ pub mod boot;
 pub mod cluster;
 pub mod config;
 pub mod facts;
+#[cfg(test)]
+mod fixtures;
 pub mod host;
 pub mod host_init;
 mod kept;

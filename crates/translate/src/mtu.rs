@@ -131,6 +131,20 @@ pub enum NotObserved {
     NoUplink,
 }
 
+/// What links carry and routes let out, as nodes write it. Routes never let out more than their link carries.
+///
+/// # Errors
+/// If one of them is a size no link of ours has.
+pub fn envelope(written: CniMtu) -> Result<Envelope, OutOfRange> {
+    let mtu = Mtu::new(written.mtu)?;
+    Ok(Envelope::spanning(mtu, written.routable_mtu.map_or(Ok(mtu), Mtu::new)?.min(mtu)))
+}
+
+/// Writes it.
+pub fn printed_envelope(envelope: Envelope) -> CniMtu {
+    CniMtu { mtu: envelope.carries().bytes(), routable_mtu: envelope.pin().map(Mtu::bytes) }
+}
+
 /// What a node observes, if it said so.
 ///
 /// # Errors
@@ -151,13 +165,7 @@ pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option
         through.map(|route| route.mtu.unwrap_or(*mtu).min(*mtu)).max().unwrap_or(*mtu)
     };
     let sends = Mtu::new(uplinks.iter().map(route).max().unwrap_or(carries.bytes()))?;
-    let network = match seen.cni() {
-        None => None,
-        Some(CniMtu { mtu, routable_mtu }) => {
-            let mtu = Mtu::new(mtu)?;
-            Some(Envelope::spanning(mtu, routable_mtu.map_or(Ok(mtu), Mtu::new)?.min(mtu)))
-        }
-    };
+    let network = seen.cni().map(envelope).transpose()?;
     let host = Envelope::spanning(carries, sends.min(carries));
     Ok(Some(Observed { epoch: seen.epoch().unwrap_or(0), network, host }))
 }

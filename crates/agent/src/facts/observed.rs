@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu};
+use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu};
+use netferry_core::mtu::Envelope;
 use netferry_core::mtu::boot::Booted;
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::names;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};
+use netferry_translate::mtu as translate;
 use tokio::sync::watch;
 
 use crate::machine::{Disk, DiskError};
@@ -79,7 +80,7 @@ pub fn look(sight: &Sight<'_>, running: &Booted, pods: Envelope) -> Option<MtuOb
         }
     }
     let routes = most.into_iter().map(|((to, interface), mtu)| RouteMtu { to, interface, mtu });
-    let cni = CniMtu { mtu: pods.carries().bytes(), routable_mtu: pods.pin().map(Mtu::bytes) };
+    let cni = translate::printed_envelope(pods);
     let observed = MtuObserved::new(interfaces.collect(), routes.collect(), Some(cni));
     match observed {
         Ok(observed) => Some(observed.at_epoch(running.epoch)),

@@ -1,33 +1,13 @@
 use netferry_api::annotation::Annotation as _;
-use netferry_kernel::Mac;
-use netferry_kernel::link::Kind;
+use netferry_core::mtu::Mtu;
 use netferry_kernel::route::Hop;
 
 use super::*;
+use crate::fixtures::{self, name};
 
-fn name(name: &str) -> IfName {
-    IfName::new(name).unwrap()
-}
-
+/// A card that takes up to 9216 bytes, and has `mtu`.
 fn link(index: u32, called: &str, mtu: u32) -> Link {
-    Link {
-        index,
-        name: name(called),
-        kind: Kind::Device,
-        up: true,
-        carrier: true,
-        loopback: false,
-        mtu,
-        min_mtu: 68,
-        max_mtu: 9216,
-        mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
-        master: None,
-        lower: None,
-        lower_namespace: None,
-        group: 0,
-        alias: None,
-        alt_names: BTreeSet::new(),
-    }
+    Link { mtu, min_mtu: 68, max_mtu: 9216, ..fixtures::link(index, called) }
 }
 
 #[test]

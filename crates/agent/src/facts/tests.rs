@@ -5,13 +5,14 @@ use k8s_openapi::api::core::v1::Node;
 use netferry_core::mtu::Mtu;
 use netferry_core::overlay::topology::Topology;
 use netferry_kernel::address::{Address, Status};
-use netferry_kernel::link::{Kind, Link};
+use netferry_kernel::link::Link;
 use netferry_kernel::route::{Hop, Route};
 use netferry_kernel::{IfName, Mac};
 
 use super::look::{HostFacts, Sight, look};
 use super::publish::{annotations, missing};
 use super::{NodeFacts, fit};
+use crate::fixtures::link;
 
 struct Host {
     links: Vec<Link>,
@@ -23,27 +24,6 @@ struct Host {
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
-}
-
-fn link(index: u32, name: &str) -> Link {
-    Link {
-        index,
-        name: IfName::new(name).unwrap(),
-        kind: Kind::Device,
-        up: true,
-        carrier: true,
-        loopback: name == "lo",
-        mtu: 1500,
-        min_mtu: 0,
-        max_mtu: 0,
-        mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
-        master: None,
-        lower: None,
-        lower_namespace: None,
-        group: 0,
-        alias: None,
-        alt_names: BTreeSet::new(),
-    }
 }
 
 fn address(link: u32, net: &str) -> Address {

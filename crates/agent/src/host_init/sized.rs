@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use netferry_core::mtu::boot::{self as decide, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{self, HostFile, Unreadable};
-use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
+use netferry_core::mtu::{Envelope, Mtu};
 use netferry_kernel::link::{Kind, Link};
 use netferry_kernel::{IfName, Kernel, Objects};
 
@@ -22,15 +22,6 @@ pub enum SizesError {
     /// The file cannot be understood. The node must not go on with half of what it was told.
     #[error(transparent)]
     File(#[from] Unreadable),
-    /// The uplink runs at a size we cannot work with.
-    #[error("link {link}: {source}")]
-    Uplink {
-        /// Which.
-        link: IfName,
-        /// Its size.
-        #[source]
-        source: OutOfRange,
-    },
     /// The host's own configuration.
     #[error(transparent)]
     Persist(#[from] PersistError),
@@ -62,7 +53,6 @@ impl SizesError {
     pub fn is_refusal(&self) -> bool {
         match self {
             SizesError::File(_)
-            | SizesError::Uplink { .. }
             | SizesError::Saved(_)
             | SizesError::Persist(
                 PersistError::Nobody { .. } | PersistError::Unreadable { .. } | PersistError::Fleeting { .. },
@@ -124,8 +114,7 @@ impl Sizes {
         step: &mut impl FnMut(&str),
     ) -> Result<Took<'_>> {
         let mac = uplink.mac.map(|mac| mac.to_string());
-        let mtu = Mtu::new(uplink.mtu)
-            .map_err(|source| SizesError::Uplink { link: uplink.name.clone(), source })?;
+        let mtu = sizes::of(uplink)?;
         if let Some(booted) = self.booted {
             self.run_at(kernel, uplink, booted.host, step)?;
             return Ok(Took { sizes: self, booted, forget: false });

@@ -1,37 +1,13 @@
 use std::collections::BTreeSet;
 
+use netferry_kernel::IfName;
 use netferry_kernel::address::{Address, Lifetime};
-use netferry_kernel::link::{Kind, Link};
+use netferry_kernel::link::Link;
 use netferry_kernel::route::{Hop, Route};
-use netferry_kernel::{IfName, Mac};
 
 use super::transfer::{Load, load};
 use super::uplink::{NoUplink, Sight, choose};
-
-fn name(name: &str) -> IfName {
-    IfName::new(name).unwrap()
-}
-
-fn link(index: u32, text: &str) -> Link {
-    Link {
-        index,
-        name: name(text),
-        kind: Kind::Device,
-        up: true,
-        carrier: true,
-        loopback: text == "lo",
-        mtu: 1500,
-        min_mtu: 0,
-        max_mtu: 0,
-        mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
-        master: None,
-        lower: None,
-        lower_namespace: None,
-        group: 0,
-        alias: None,
-        alt_names: BTreeSet::new(),
-    }
-}
+use crate::fixtures::{link, name};
 
 fn links() -> Vec<Link> {
     ["lo", "eth0", "eth1", "br-ex", "port"].iter().zip(1..).map(|(text, index)| link(index, text)).collect()

@@ -221,10 +221,17 @@ fn all_take(links: &[Managed], wanted: Envelope) -> Result<()> {
     }
 }
 
+/// What a link runs at.
+///
+/// # Errors
+/// If that is a size we cannot work with.
+pub fn of(link: &Link) -> Result<Mtu> {
+    Mtu::new(link.mtu).map_err(|source| SizeError::Size { link: link.name.clone(), source })
+}
+
 fn plain(managed: &Managed) -> Result<steps::Link> {
     let Managed { link, height, below } = managed;
-    let mtu = Mtu::new(link.mtu).map_err(|source| SizeError::Size { link: link.name.clone(), source })?;
-    Ok(steps::Link { name: link.name.to_string(), mtu, height: *height, shared: *below })
+    Ok(steps::Link { name: link.name.to_string(), mtu: of(link)?, height: *height, shared: *below })
 }
 
 fn set_link(kernel: &Kernel, name: &str, mtu: Mtu) -> Result<()> {
