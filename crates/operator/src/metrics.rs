@@ -221,3 +221,6 @@ impl Page {
         let _ = writeln!(self.0, "{name}{braces} {value}");
     }
 }
+
+#[cfg(test)]
+mod tests;

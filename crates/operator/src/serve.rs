@@ -62,3 +62,6 @@ pub fn router(client: Client, metrics: Metrics) -> Router {
         .route("/metrics", metrics_page)
         .with_state((client, metrics))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use netferry_core::mtu::Mtu as Size;
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
+use netferry_core::mtu::plan::{Facts, Mode, Observed, Probes, decide};
+use netferry_core::mtu::record::{Ends, Stage};
+use netferry_core::rollout::pool::{MaxUnavailable, Pool as Told};
+use netferry_core::rollout::status::status;
+
+use super::*;
+
+fn size(bytes: u32) -> Size {
+    Size::new(bytes).unwrap()
+}
+
+fn name(node: &str) -> NodeName {
+    NodeName::new(node).unwrap()
+}
+
+/// The lines of the page that begin so.
+fn lines(metrics: &Metrics, of: &str) -> Vec<String> {
+    let page = metrics.text(Timestamp::from_second(1000).unwrap());
+    page.lines().filter(|line| line.starts_with(of)).map(str::to_owned).collect()
+}
+
+/// A change to this size asked of a cluster at 1400, as it is decided.
+fn asked(to: u32) -> Decision {
+    let ends = |from, to| Some(AskedEnds { from, to: Some(to) });
+    let migration = Some(AskedChange { network: ends(Some(1400), to), machine: ends(None, 9000) });
+    let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
+    let asked = Asked { mtu: Some(1400), migration };
+    let settled = |bytes| Envelope::settled(size(bytes));
+    let observed = Observed { epoch: 0, network: Some(settled(1400)), host: settled(1500) };
+    let nodes = BTreeMap::from([(name("a"), NodeFacts { done: Some(0), observed: Some(observed) })]);
+    let probes = Probes::default();
+    decide(
+        &Record::settled(size(1400)),
+        &Facts { cluster, asked, mode: Mode::default(), nodes: &nodes, probes: &probes },
+    )
+}
+
+#[test]
+fn a_refusal_is_counted_when_it_begins_and_not_while_it_lasts() {
+    let (metrics, record) = (Metrics::default(), Record::settled(size(1400)));
+    let see = |decision: &Decision| metrics.mtu(&record, decision, &BTreeMap::new(), None);
+    let (refused, otherwise, fine) = (asked(9), asked(10), asked(8900));
+    assert!(!refused.refusals.is_empty() && fine.refusals.is_empty());
+    let reason = refused.refusals[0].reason();
+    let counted = || lines(&metrics, &format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}}"));
+    see(&refused);
+    see(&refused);
+    assert_eq!(counted(), [format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}} 1")]);
+    see(&otherwise);
+    see(&fine);
+    see(&refused);
+    assert_eq!(counted(), [format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}} 3")]);
+}
+
+#[test]
+fn nodes_are_counted_by_what_their_pods_run_at() {
+    let metrics = Metrics::default();
+    let ends = |from, to| Ends { from: size(from), to: size(to) };
+    let (network, host) = (ends(1400, 8900), ends(1500, 9000));
+    let change = Change { network, host, stage: Stage::Spreading { finish: false }, back: false };
+    let record = Record::settled(size(1400)).with(Some(change));
+    let at = |network: Option<Envelope>| {
+        let observed = Observed { epoch: 1, network, host: Envelope::settled(size(9000)) };
+        NodeFacts { done: None, observed: Some(observed) }
+    };
+    let settled = |bytes| at(Some(Envelope::settled(size(bytes))));
+    let nodes = BTreeMap::from([
+        (name("a"), settled(1400)),
+        (name("b"), at(Some(Envelope::spanning(size(1400), size(8900))))),
+        (name("c"), settled(8900)),
+        (name("d"), settled(1300)),
+        (name("e"), at(None)),
+        (name("f"), NodeFacts { done: None, observed: None }),
+    ]);
+    let since = Timestamp::from_second(940).unwrap();
+    metrics.mtu(&record, &asked(8900), &nodes, Some(since));
+    let counts = [("both", 1), ("new", 1), ("old", 1), ("other", 1), ("unknown", 2)];
+    let shall = counts.map(|(runs, count)| format!("netferry_mtu_nodes{{runs=\"{runs}\"}} {count}"));
+    assert_eq!(lines(&metrics, "netferry_mtu_nodes"), shall);
+    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), ["netferry_mtu_phase_seconds 60"]);
+    let phases = lines(&metrics, "netferry_mtu_phase{");
+    assert_eq!(phases.len(), PHASES.len());
+    assert_eq!(phases.iter().filter(|line| line.ends_with(" 1")).count(), 1, "{phases:?}");
+}
+
+fn pool(name: &str) -> Told {
+    Told {
+        name: name.to_owned(),
+        nodes: None,
+        configs: None,
+        paused: false,
+        max_unavailable: MaxUnavailable::default(),
+        target: None,
+        finished: None,
+        taken: std::collections::BTreeSet::new(),
+    }
+}
+
+#[test]
+fn whatever_a_name_holds_a_scraper_can_read_the_page() {
+    let metrics = Metrics::default();
+    let odd = "a\"b\\c\nd";
+    metrics.pool(odd, &status(&pool(odd), &[], None, &BTreeMap::new()), [Progress::Waiting].into_iter());
+    let shall = r#"netferry_pool_progress{pool="a\"b\\c\nd",progress="waiting"} 1"#;
+    assert_eq!(lines(&metrics, "netferry_pool_progress"), [shall]);
+    assert_eq!(lines(&metrics, "netferry_pool_machines").len(), 5);
+    metrics.forget_pools(["another"].into_iter());
+    assert_eq!(lines(&metrics, "netferry_pool_"), [""; 0]);
+    let page = metrics.text(Timestamp::UNIX_EPOCH);
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let kind = format!("# TYPE {} ", line.split(['{', ' ']).next().unwrap());
+        assert!(page.contains(&kind), "{line} comes without its type");
+    }
+}
+
+#[test]
+fn who_no_longer_leads_says_nothing_of_the_cluster_and_keeps_its_counts() {
+    let metrics = Metrics::default();
+    metrics.leading(true);
+    metrics.round();
+    metrics.failed();
+    metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None);
+    metrics.pool("worker", &status(&pool("worker"), &[], None, &BTreeMap::new()), std::iter::empty());
+    metrics.drains(&BTreeMap::from([(name("a"), "a pod is ending".to_owned())]));
+    assert_eq!(lines(&metrics, "netferry_drain_blocked"), ["netferry_drain_blocked{node=\"a\"} 1"]);
+    metrics.leading(false);
+    for cluster in ["netferry_mtu_epoch", "netferry_pool_", "netferry_drain_"] {
+        assert_eq!(lines(&metrics, cluster), [""; 0]);
+    }
+    assert_eq!(
+        lines(&metrics, "netferry_operator_"),
+        [
+            "netferry_operator_leading 0",
+            "netferry_operator_passes_total 1",
+            "netferry_operator_failed_passes_total 1",
+        ]
+    );
+}
