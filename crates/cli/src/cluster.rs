@@ -34,7 +34,7 @@ pub(crate) async fn connect_here(global: &Global) -> Result<Client, Failure> {
 
 /// Every request is made once. A client that repeats by itself what was answered with 429 would sit out, unseen, the
 /// very answers that say which budget keeps a pod, and write after its sender lost the right to.
-fn once(mut config: Config) -> Config {
+pub(crate) fn once(mut config: Config) -> Config {
     config.default_retry = false;
     config
 }

@@ -26,6 +26,7 @@
 
 pub mod addressing;
 mod children;
+mod client;
 pub mod cluster;
 pub mod container;
 pub mod controllers;

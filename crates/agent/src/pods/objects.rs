@@ -17,6 +17,8 @@ use netferry_api::overlay::annotations::PodNetworks;
 use netferry_core::name::{NodeName, ObjectName};
 use tokio::sync::watch;
 
+use crate::cluster::Patience;
+
 /// How long to trust the watch before asking the API itself.
 const WATCH_FIRST: Duration = Duration::from_millis(500);
 /// How long one question to the API may take.
@@ -261,7 +263,18 @@ impl PodObjects for ApiPods {
             let failed = |gone, source| NotAnnotated { pod: name.clone(), gone, source };
             let params = PatchParams::default();
             let patch = Patch::Merge(&patch);
-            match tokio::time::timeout(ASK_LIMIT, api.patch(&name.name, &params, &patch)).await {
+            let mut patience = Patience::default();
+            let patched = async {
+                loop {
+                    match api.patch(&name.name, &params, &patch).await {
+                        // Busy, and nothing refused: the runtime would only begin anew.
+                        Err(kube::Error::Api(status)) if matches!(status.code, 429 | 503 | 504) => {}
+                        answer => return answer,
+                    }
+                    tokio::time::sleep(patience.next().unwrap_or_default()).await;
+                }
+            };
+            match tokio::time::timeout(ASK_LIMIT, patched).await {
                 Ok(Ok(_)) => {
                     self.written().insert(uid, networks.clone());
                     Ok(())
@@ -292,3 +305,7 @@ fn addresses_in(networks: &PodNetworks) -> Vec<IpAddr> {
     let network = networks.default_network();
     network.into_iter().flat_map(|network| network.addresses()).map(|net| net.addr()).collect()
 }
+
+#[cfg(test)]
+#[path = "objects_tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@ use netferry_core::overlay::zone::Datapath;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Global;
+use crate::cluster;
 use crate::exit::Failure;
 use crate::logs::{self, LogArgs};
 
@@ -168,5 +169,6 @@ async fn client(global: &Global) -> Result<kube::Client, Failure> {
         }
     };
     let address = config.cluster_url.to_string();
-    Ok(kube::Client::try_from(config).with_context(|| format!("preparing to talk to {address}"))?)
+    Ok(kube::Client::try_from(cluster::once(config))
+        .with_context(|| format!("preparing to talk to {address}"))?)
 }

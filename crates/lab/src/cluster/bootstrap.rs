@@ -77,7 +77,7 @@ pub(super) async fn apply(client: &Client, object: Value) -> Result<()> {
         match api.patch(&name, &params, &Patch::Apply(&object)).await {
             Ok(_) => return Ok(()),
             Err(error) if tokio::time::Instant::now() > deadline => return Err(error).during(attempt),
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code >= 500 => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 429 | 500..) => {}
             Err(error @ kube::Error::Api(_)) => return Err(error).during(attempt),
             // Not reached: the server may be starting again.
             Err(error) => tracing::debug!(%error, "{attempt}"),

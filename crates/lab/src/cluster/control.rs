@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use kube::config::Kubeconfig;
 use netferry_kernel::Namespace;
 
 use super::{identity, relay};
 use crate::children::{Children, Place};
+use crate::client;
 use crate::error::{During, LabError, Result};
 use crate::options::{ControlPlane, Options};
 use crate::program::{Program, Service};
@@ -173,10 +174,7 @@ impl Control {
     /// A client of an administrator.
     pub(super) async fn client(&self) -> Result<Client> {
         let file = pointed_at(&self.for_nodes, self.relay);
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-            .await
-            .during("using the API server's kubeconfig")?;
-        Client::try_from(config).during("preparing to talk to the API server")
+        client::client(file, "using the API server's kubeconfig").await
     }
 
     /// How its programs are.

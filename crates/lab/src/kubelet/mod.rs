@@ -18,13 +18,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use kube::config::Kubeconfig;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::follow::Pods;
 use crate::children::Children;
+use crate::client;
 use crate::error::{During, Result};
 use crate::node::{Reporter, Spec, insist};
 
@@ -98,13 +99,9 @@ impl Kubelet {
 }
 
 async fn connect(kubeconfig: &Path) -> Result<Client> {
-    let attempt = || format!("reading {}", kubeconfig.display());
-    let file = Kubeconfig::read_from(kubeconfig).during(attempt())?;
-    let mut config =
-        Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.during(attempt())?;
-    // A fabric that swallows packets answers nothing: better to ask again than to wait for what never comes.
-    config.connect_timeout = Some(Duration::from_secs(15));
-    Client::try_from(config).during(attempt())
+    let attempt = format!("reading {}", kubeconfig.display());
+    let file = Kubeconfig::read_from(kubeconfig).during(attempt.as_str())?;
+    client::client(file, &attempt).await
 }
 
 trait DuringSome<T> {
