@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    fn cause(&self) -> &anyhow::Error {
+    pub(crate) fn cause(&self) -> &anyhow::Error {
         match self {
             Self::Failed(cause) | Self::Refused(cause) | Self::TimedOut(cause) => cause,
         }

@@ -22,6 +22,7 @@ use super::edit::{TRIES, edit, overtaken};
 use super::kept::Kept;
 use super::preflight::findings;
 use super::seen::Seen;
+use super::status::Status;
 use super::watch::follow;
 use crate::args::Format;
 use crate::exit::Failure;
@@ -196,10 +197,11 @@ pub(super) async fn apply(
             holds(kept, &plan, args)?;
         }
         let patch = patch(&plan, args);
+        let refused = Status::of(&plan.seen).refused().map(str::to_owned);
         nothing_against(plan.findings, &args.accept)?;
         if edit(client, &patch).await? {
             return match args.wait {
-                true => follow(client, namespace, None, format).await,
+                true => follow(client, namespace, None, refused.as_deref(), format).await,
                 false => output::print("asked for; follow it with netferry mtu watch\n"),
             };
         }

@@ -7,7 +7,7 @@ use kube::Client;
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_core::mtu::Envelope;
 use netferry_core::mtu::plan::missing;
-use netferry_core::mtu::record::{Ends, Stage};
+use netferry_core::mtu::record::Ends;
 use netferry_core::mtu::status::Phase;
 use netferry_core::rollout::progress::{Progress, progress};
 use serde::Serialize;
@@ -216,12 +216,10 @@ fn node_status(seen: &Seen, node: &SeenNode, why: impl Fn(&str) -> Option<String
     }
 }
 
-/// Whether a change goes on by itself from where it is, or is over.
+/// Whether no change is under way, and none is asked for.
 pub(super) fn ended(seen: &Seen) -> bool {
-    match seen.record.change.map(|change| change.stage) {
-        None => true,
-        Some(Stage::Spreading { .. } | Stage::Settling | Stage::Returning) => false,
-    }
+    let asked = seen.network.spec.migration.as_ref().and_then(|migration| migration.mtu.as_ref());
+    seen.record.change.is_none() && asked.is_none()
 }
 
 pub(super) async fn show(client: &Client, namespace: &str, format: Format) -> Result<(), Failure> {

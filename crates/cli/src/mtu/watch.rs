@@ -17,6 +17,10 @@ use crate::{output, time};
 
 /// How often is looked.
 const EVERY: Duration = Duration::from_secs(1);
+/// Within which the operator has looked at what is asked.
+const JUDGED: Duration = Duration::from_secs(15);
+/// For how long the API may answer nothing: longer than a machine of the control plane takes to restart.
+const UNANSWERED: Duration = Duration::from_secs(1800);
 
 /// Follow a change of MTU until it has ended
 ///
@@ -40,20 +44,37 @@ pub(super) async fn watch(
     args: &WatchArgs,
     format: Format,
 ) -> Result<(), Failure> {
-    follow(client, namespace, args.timeout, format).await
+    follow(client, namespace, args.timeout, None, format).await
 }
 
-/// Follows a change until it has ended, or is refused.
+/// Follows a change until it has ended, or is refused. `refused` is what was refused before the change was asked for, which
+/// the operator may not have taken back yet.
 pub(super) async fn follow(
     client: &Client,
     namespace: &str,
     timeout: Option<Duration>,
+    refused: Option<&str>,
     format: Format,
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let (mut line, mut last, mut known) = (Line::new(), None, BTreeMap::new());
+    let mut answered = None;
     loop {
-        let seen = Seen::read(client, namespace).await?;
+        let seen = match (Seen::read(client, namespace).await, answered) {
+            (Ok(seen), _) => seen,
+            // A node of the control plane may be restarting.
+            (Err(failure), Some(last)) if passes(&failure) && Instant::now() < last + UNANSWERED => {
+                line.show_since(&format!("the API does not answer: {}", failure.cause()), seconds(began));
+                give_up_after(timeout, began, &line, "the API does not answer")?;
+                sleep(EVERY).await;
+                continue;
+            }
+            (Err(failure), _) => {
+                line.clear();
+                return Err(failure);
+            }
+        };
+        answered = Some(Instant::now());
         let status = Status::of(&seen);
         if last.as_ref() != Some(&status) {
             match format {
@@ -65,24 +86,46 @@ pub(super) async fn follow(
                 }
             }
         }
-        if let Some(refused) = status.refused() {
+        let old = |now: &&str| Some(*now) == refused && began.elapsed() < JUDGED;
+        if let Some(refused) = status.refused().filter(|now| !old(now)) {
             line.clear();
             return Err(Failure::Refused(anyhow!("{refused}")));
         }
-        if ended(&seen) && seen.network.spec.migration.as_ref().is_none_or(|asked| asked.mtu.is_none()) {
+        if ended(&seen) {
             line.clear();
             return match format {
                 Format::Table => output::print(&format!("{}\n", status.summary())),
                 Format::Json | Format::Yaml => Ok(()),
             };
         }
-        line.show_since(&status.summary(), began.elapsed().as_secs_f64());
-        if timeout.is_some_and(|limit| began.elapsed() >= limit) {
-            line.clear();
-            return Err(Failure::TimedOut(anyhow!("still under way: {}", status.summary())));
-        }
+        line.show_since(&status.summary(), seconds(began));
+        give_up_after(timeout, began, &line, &format!("still under way: {}", status.summary()))?;
         last = Some(status);
         sleep(EVERY).await;
+    }
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
+}
+
+fn give_up_after(timeout: Option<Duration>, began: Instant, line: &Line, why: &str) -> Result<(), Failure> {
+    if timeout.is_none_or(|limit| began.elapsed() < limit) {
+        return Ok(());
+    }
+    line.clear();
+    Err(Failure::TimedOut(anyhow!("{why}")))
+}
+
+/// Whether a failure to read the cluster is one that passes: nobody answered, or the server is busy or restarting.
+fn passes(failure: &Failure) -> bool {
+    match failure {
+        Failure::TimedOut(_) => true,
+        Failure::Refused(_) => false,
+        Failure::Failed(error) => error.chain().filter_map(|cause| cause.downcast_ref()).any(|error| {
+            matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
+                || matches!(error, kube::Error::Api(status) if matches!(status.code, 429 | 500..))
+        }),
     }
 }
 
@@ -96,4 +139,29 @@ fn told(status: &Status, known: &mut BTreeMap<String, String>, line: &Line) -> R
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+    use kube::core::Status as Answer;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_restarts_is_waited_for_and_one_that_says_no_is_not() {
+        let api = |code: u16| {
+            let answer = Answer::failure("no", "because").with_code(code);
+            let failed: Result<(), _> = Err(kube::Error::Api(answer.boxed()));
+            Failure::Failed(failed.context("listing nodes").unwrap_err())
+        };
+        for (code, shall) in [(401, false), (403, false), (404, false), (429, true), (500, true), (503, true)]
+        {
+            assert_eq!(passes(&api(code)), shall, "{code}");
+        }
+        let gone: Result<(), _> = Err(kube::Error::Service("connection refused".into()));
+        assert!(passes(&Failure::Failed(gone.context("listing nodes").unwrap_err())));
+        assert!(passes(&Failure::TimedOut(anyhow!("no answer within 30 s"))));
+        assert!(!passes(&Failure::Failed(anyhow!("ConfigMap netferry/applied-cluster, mtu: there is none"))));
+    }
 }
