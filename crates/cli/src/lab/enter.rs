@@ -47,10 +47,7 @@ pub(crate) struct ShellArgs {
 }
 
 pub(super) fn shell(lab: &Lab, args: &ShellArgs) -> Result<(), Failure> {
-    let mut command = match &args.target {
-        Some(_) => Command::new("bash"),
-        None => Command::new(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into())),
-    };
+    let mut command = Command::new(std::env::var_os("SHELL").unwrap_or_else(|| "sh".into()));
     let status = match &args.target {
         Some(target) => lab.spawn(target, command)?.wait(),
         None => command.env("KUBECONFIG", lab.state().kubeconfig()).status(),
