@@ -56,8 +56,8 @@ fn option(method: &str, mtu: u32) -> String {
 
 fn mtu_of(line: &str) -> Option<u32> {
     let line = line.trim();
-    let value = line.strip_prefix("mtu ").or_else(|| line.strip_prefix(PRE_UP))?;
-    value.trim().parse().ok()
+    let plain = line.strip_prefix("mtu").filter(|value| value.starts_with(char::is_whitespace));
+    plain.or_else(|| line.strip_prefix(PRE_UP))?.trim().parse().ok()
 }
 
 /// The part of a file that describes one interface.
@@ -139,6 +139,13 @@ iface eth2 inet static
             assert_eq!(read(TEXT, link), said, "{link}");
         }
         assert_eq!(sources(TEXT), ["/etc/network/interfaces.d/*"]);
+    }
+
+    #[test]
+    fn an_mtu_is_found_however_it_is_set_off_and_said_once() {
+        let tabbed = "iface eth0 inet static\n\tmtu\t1500\n\tmtux 9\n";
+        assert_eq!(read(tabbed, "eth0"), Some(Said { mtu: Some(1500) }));
+        assert_eq!(write(tabbed, "eth0", Some(9000)), "iface eth0 inet static\n\tmtu 9000\n\tmtux 9\n");
     }
 
     #[test]

@@ -107,7 +107,9 @@ pub fn find(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<Configu
         return Ok(Some(Configured { owner, mtu: size(mtu) }));
     }
     for dir in KEYFILES {
-        for name in disk.list(dir)? {
+        // What editors leave behind is no connection of NetworkManager's, and need not be text.
+        let left_behind = |name: &String| name.starts_with('.') || name.ends_with('~');
+        for name in disk.list(dir)?.into_iter().filter(|name| !left_behind(name)) {
             let file = format!("{dir}/{name}");
             let Some(text) = text(disk, &file)? else { continue };
             let by_mac = keyfile::get(&text, &ETHERNET, "mac-address").zip(mac);
@@ -243,11 +245,11 @@ fn text(disk: &Disk, file: &str) -> Result<Option<String>> {
 }
 
 fn edit(disk: &Disk, file: &str, change: impl FnOnce(&str) -> String) -> Result<()> {
+    let unreadable = |why: String| PersistError::Unreadable { file: file.to_owned(), why };
     let Found::Entry(Entry::File { mode, contents }) = disk.found(file)? else {
-        let why = "it is not a file any more".to_owned();
-        return Err(PersistError::Unreadable { file: file.to_owned(), why });
+        return Err(unreadable("it is not a file any more".to_owned()));
     };
-    let old = String::from_utf8_lossy(&contents).into_owned();
+    let old = String::from_utf8(contents).map_err(|error| unreadable(error.to_string()))?;
     let new = change(&old);
     if new != old {
         disk.replace(file, new.into_bytes(), mode)?;

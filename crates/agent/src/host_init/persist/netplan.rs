@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The kinds of interfaces, as netplan calls them.
 const KINDS: [&str; 6] = ["ethernets", "vlans", "bonds", "bridges", "vrfs", "dummy-devices"];
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct File {
     network: Option<BTreeMap<String, serde_json::Value>>,
 }
@@ -26,8 +26,8 @@ pub(super) struct Said {
 /// # Errors
 /// If it is not YAML, in its parser's words.
 pub(super) fn read(text: &str, link: &str, mac: Option<&str>) -> Result<Option<Said>, String> {
-    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    let network = file.network.unwrap_or_default();
+    let file: Option<File> = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let network = file.and_then(|file| file.network).unwrap_or_default();
     for kind in KINDS {
         let Some(interfaces) = network.get(kind).and_then(|interfaces| interfaces.as_object()) else {
             continue;
@@ -89,5 +89,8 @@ network:
         let own = own(&said("vlans", "vlan5", None).unwrap(), 9000);
         assert_eq!(read(&own, "vlan5", None).unwrap(), said("vlans", "vlan5", Some(9000)));
         assert!(read("network: [", "eth0", None).is_err());
+        for empty in ["", "# nothing yet\n", "network:\n", "---\n"] {
+            assert_eq!(read(empty, "eth0", None), Ok(None), "{empty:?}");
+        }
     }
 }

@@ -89,6 +89,21 @@ fn whoever_owns_an_interface_says_another_mtu_and_then_again_what_it_said() {
 }
 
 #[test]
+fn what_an_editor_left_beside_a_connection_is_not_read() {
+    let (dir, disk) = host(&[(
+        "/etc/NetworkManager/system-connections/a.nmconnection",
+        "[connection]\ninterface-name=eth0\n",
+    )]);
+    let beside = dir.path().join("etc/NetworkManager/system-connections");
+    for name in [".a.nmconnection.swp", ".a", "a~"] {
+        std::fs::write(beside.join(name), b"\xff[connection]\ninterface-name=eth0\n").unwrap();
+    }
+    let file = "/etc/NetworkManager/system-connections/a.nmconnection".to_owned();
+    let found = find(&disk, "eth0", None).unwrap().unwrap();
+    assert_eq!(found, Configured { owner: Owner::NetworkManager { file }, mtu: None });
+}
+
+#[test]
 fn an_interface_that_nobody_describes_is_nobodys() {
     let all = "[Match]\nName=*\n";
     let (_dir, disk) = host(&[
