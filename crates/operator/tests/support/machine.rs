@@ -10,11 +10,12 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, RouteMtu};
+use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, RouteMtu};
 use netferry_api::overlay::ConfigNetwork;
 use netferry_api::rollout::MachineConfig;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
-use netferry_core::mtu::boot::{self, Admit, Arrival, BootFacts, BootStep, Booted, Saved};
+use netferry_core::mtu::admit::{Admit, Arrival, admit};
+use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
@@ -266,13 +267,18 @@ impl Machine {
     /// Does one thing, if there is something to do.
     async fn act(&mut self) -> bool {
         // Read anew before every decision.
-        let Ok(Some(node)) = self.nodes().get_opt(&self.name).await else {
+        let node = match self.nodes().get_opt(&self.name).await {
+            Ok(Some(node)) => node,
+            // An API that does not answer takes nothing away from a machine.
+            Err(_) => return false,
             // A machine whose node was removed serves nobody.
-            if let Some(run) = &mut self.run {
-                run.serving = None;
+            Ok(None) => {
+                if let Some(run) = &mut self.run {
+                    run.serving = None;
+                }
+                self.truth.with(|seen| seen.serving.remove(&self.name));
+                return false;
             }
-            self.truth.with(|seen| seen.serving.remove(&self.name));
-            return false;
         };
         if let Some(run) = &mut self.run
             && run.serving.is_some()
@@ -395,7 +401,7 @@ impl Machine {
             newcomer: self.disk.known.is_none() || self.disk.known != node.uid(),
             told: machine.node.is_told_waiting(),
         };
-        match boot::admit(&arrival) {
+        match admit(&arrival) {
             Admit::Wait(why) => {
                 let why = MtuWaits::new(&why.to_string()).expect("it says something");
                 !machine.node.waits
@@ -445,10 +451,7 @@ fn observed(booted: &Booted) -> MtuObserved {
         interface: "eth0".into(),
         mtu: booted.host.pin().map(Mtu::bytes),
     };
-    let cni = booted.network.map(|network| CniMtu {
-        mtu: network.carries().bytes(),
-        routable_mtu: network.pin().map(Mtu::bytes),
-    });
+    let cni = booted.network.map(applied::printed_envelope);
     MtuObserved::new(vec![uplink], vec![route], cni)
         .expect("it does not contradict itself")
         .at_epoch(booted.epoch)

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use ipnet::IpNet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -324,6 +325,43 @@ pub(crate) struct Historian {
     record: Arc<Mutex<Record>>,
 }
 
+/// Takes every version down for as long as it can; why it no longer could.
+async fn follow(api: &Api<Node>, mut events: Versions, record: &Mutex<Record>) -> String {
+    let mut position = String::from("0");
+    loop {
+        while let Some(event) = events.next().await {
+            let seen = match event {
+                Ok(event) => event,
+                Err(error) => return error.to_string(),
+            };
+            let mut record = record.lock().expect("nobody panicked");
+            match seen {
+                WatchEvent::Added(node) | WatchEvent::Modified(node) => {
+                    position = node.resource_version().unwrap_or_default();
+                    record.see(node);
+                }
+                WatchEvent::Deleted(node) => {
+                    position = node.resource_version().unwrap_or_default();
+                    record.nodes.remove(&node.name_any());
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(error) => return format!("{error:?}"),
+            }
+        }
+        events = match versions(api, &position).await {
+            Ok(events) => events,
+            Err(error) => return error.to_string(),
+        };
+    }
+}
+
+type Versions = BoxStream<'static, kube::Result<WatchEvent<Node>>>;
+
+/// Every version of every node since that one.
+async fn versions(api: &Api<Node>, since: &str) -> kube::Result<Versions> {
+    Ok(api.watch(&WatchParams::default().timeout(290), since).await?.boxed())
+}
+
 #[derive(Default)]
 struct Record {
     nodes: BTreeMap<String, Node>,
@@ -336,27 +374,12 @@ impl Historian {
     async fn start(client: Client) -> Historian {
         let historian = Historian { record: Arc::default() };
         let api: Api<Node> = Api::all(client);
-        let events = api.watch(&WatchParams::default().timeout(290), "0").await.expect("a watch");
+        let events = versions(&api, "0").await.expect("a watch");
         let record = historian.record.clone();
         tokio::spawn(async move {
-            let (mut events, mut position) = (events.boxed(), String::from("0"));
-            loop {
-                while let Some(event) = events.next().await {
-                    match event.expect("an event") {
-                        WatchEvent::Added(node) | WatchEvent::Modified(node) => {
-                            position = node.resource_version().unwrap_or_default();
-                            record.lock().expect("nobody panicked").see(node);
-                        }
-                        WatchEvent::Deleted(node) => {
-                            position = node.resource_version().unwrap_or_default();
-                            record.lock().expect("nobody panicked").nodes.remove(&node.name_any());
-                        }
-                        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
-                    }
-                }
-                let params = WatchParams::default().timeout(290);
-                events = api.watch(&params, &position).await.expect("a watch").boxed();
-            }
+            let gap = follow(&api, events, &record).await;
+            // Whatever it did not see it cannot testify to.
+            record.lock().expect("nobody panicked").wrongs.push(format!("not every version was seen: {gap}"));
         });
         historian
     }
