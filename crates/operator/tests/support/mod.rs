@@ -325,32 +325,41 @@ pub(crate) struct Historian {
     record: Arc<Mutex<Record>>,
 }
 
-/// Takes every version down for as long as it can; why it no longer could.
-async fn follow(api: &Api<Node>, mut events: Versions, record: &Mutex<Record>) -> String {
+/// Takes every version down. What a server has forgotten it cannot tell any more; then what there is now is looked at, so
+/// that two who got the same meanwhile are found out all the same.
+async fn follow(api: &Api<Node>, mut events: Versions, record: &Mutex<Record>) {
     let mut position = String::from("0");
     loop {
+        let mut forgotten = false;
         while let Some(event) = events.next().await {
-            let seen = match event {
-                Ok(event) => event,
-                Err(error) => return error.to_string(),
-            };
             let mut record = record.lock().expect("nobody panicked");
-            match seen {
-                WatchEvent::Added(node) | WatchEvent::Modified(node) => {
+            match event {
+                Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)) => {
                     position = node.resource_version().unwrap_or_default();
                     record.see(node);
                 }
-                WatchEvent::Deleted(node) => {
+                Ok(WatchEvent::Deleted(node)) => {
                     position = node.resource_version().unwrap_or_default();
                     record.nodes.remove(&node.name_any());
                 }
-                WatchEvent::Bookmark(_) => {}
-                WatchEvent::Error(error) => return format!("{error:?}"),
+                Ok(WatchEvent::Bookmark(_)) => {}
+                Ok(WatchEvent::Error(status)) => forgotten |= status.code == 410,
+                // Cut off: the rest is asked for again.
+                Err(_) => break,
             }
         }
-        events = match versions(api, &position).await {
-            Ok(events) => events,
-            Err(error) => return error.to_string(),
+        events = loop {
+            if forgotten && let Ok(list) = api.list(&ListParams::default()).await {
+                position = list.metadata.resource_version.unwrap_or_default();
+                record.lock().expect("nobody panicked").see_all(list.items);
+                forgotten = false;
+            }
+            match versions(api, &position).await {
+                Ok(events) if !forgotten => break events,
+                Err(kube::Error::Api(status)) => forgotten |= status.code == 410,
+                Ok(_) | Err(_) => {}
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         };
     }
 }
@@ -376,11 +385,7 @@ impl Historian {
         let api: Api<Node> = Api::all(client);
         let events = versions(&api, "0").await.expect("a watch");
         let record = historian.record.clone();
-        tokio::spawn(async move {
-            let gap = follow(&api, events, &record).await;
-            // Whatever it did not see it cannot testify to.
-            record.lock().expect("nobody panicked").wrongs.push(format!("not every version was seen: {gap}"));
-        });
+        tokio::spawn(async move { follow(&api, events, &record).await });
         historian
     }
 
@@ -405,6 +410,12 @@ impl Historian {
 }
 
 impl Record {
+    /// Those there are, and no others.
+    fn see_all(&mut self, nodes: Vec<Node>) {
+        self.nodes.retain(|name, _| nodes.iter().any(|node| node.name_any() == *name));
+        nodes.into_iter().for_each(|node| self.see(node));
+    }
+
     fn see(&mut self, node: Node) {
         let name = node.name_any();
         let term = |node: &Node| LeaderTerm::read(node.annotations()).ok().flatten().map(|term| *term.get());
