@@ -352,6 +352,10 @@ impl Reflector {
         Line::open(ground, owner, socket, peer, Kind::Udp)
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.door.is_some()
+    }
+
     pub(super) fn close(&mut self, ground: &mut Ground) {
         for watched in self.door.take().into_iter().chain(self.guests.drain().map(|(_, line)| line.watched)) {
             ground.forget(watched);

@@ -36,6 +36,7 @@ const LATE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) enum Command {
     Snapshot(Reply<Report>),
+    Lap(String, Reply<()>),
     Add(Vec<Flow>, Reply<Result<(), MeterError>>),
     Leave(String, Duration, Reply<()>),
     TryOut(Vec<Place>, Duration, Reply<Result<Report, MeterError>>),
@@ -54,6 +55,13 @@ impl Reflector {
         match self {
             Reflector::Datagrams(reflector) => &reflector.endpoint,
             Reflector::Streams(reflector) => &reflector.endpoint,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Reflector::Datagrams(reflector) => reflector.is_open(),
+            Reflector::Streams(reflector) => reflector.is_open(),
         }
     }
 
@@ -87,6 +95,7 @@ pub(super) struct Driver {
     away: BTreeSet<String>,
     leaving: Vec<Leaving>,
     trying: Vec<Trying>,
+    laps: Vec<String>,
     home: Namespace,
 }
 
@@ -108,6 +117,7 @@ impl Driver {
             away: BTreeSet::new(),
             leaving: Vec::new(),
             trying: Vec::new(),
+            laps: Vec::new(),
             home,
         })
     }
@@ -159,7 +169,7 @@ impl Driver {
                 match self.commands.try_recv() {
                     Ok(Command::Finish(patience, reply)) => {
                         self.drain(patience, &mut events);
-                        let report = summary::report(counted(&mut self.flows), &self.ground, false);
+                        let report = self.report(false);
                         let _ = reply.send(report);
                         return;
                     }
@@ -181,7 +191,15 @@ impl Driver {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Snapshot(reply) => {
-                let _ = reply.send(summary::report(counted(&mut self.flows), &self.ground, true));
+                let _ = reply.send(self.report(true));
+            }
+            Command::Lap(name, done) => {
+                self.laps.push(name);
+                for running in &mut self.flows {
+                    running.forward.lap();
+                    running.backward.lap();
+                }
+                let _ = done.send(());
             }
             Command::Add(flows, reply) => {
                 let _ = reply.send(self.add(flows));
@@ -207,6 +225,10 @@ impl Driver {
             // Taken by `run`, which ends with it.
             Command::Finish(..) => {}
         }
+    }
+
+    fn report(&mut self, running: bool) -> Report {
+        summary::report(counted(&mut self.flows), &self.laps, &self.ground, running)
     }
 
     /// Sends what is due.

@@ -44,7 +44,7 @@ use nix::errno::Errno;
 
 use self::driver::{Command, Driver};
 pub use self::plan::{Endpoint, Flow, Place, RATE, Sizes, Traffic};
-pub use self::report::{Answers, Direction, FlowReport, Gap, Limits, Report, Stream, Totals, Verdict};
+pub use self::report::{Answers, Direction, FlowReport, Gap, Lap, Limits, Report, Stream, Totals, Verdict};
 
 /// What a meter could not do.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +112,11 @@ impl Running {
     /// How it stands now.
     pub fn snapshot(&self) -> Result<Report, MeterError> {
         self.ask(Command::Snapshot)
+    }
+
+    /// What is sent from now on belongs to a lap of this name, until the next one begins.
+    pub fn lap(&self, name: impl Into<String>) -> Result<(), MeterError> {
+        self.ask(|reply| Command::Lap(name.into(), reply))
     }
 
     /// More flows.

@@ -23,6 +23,9 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// All of them.
     pub totals: Totals,
+    /// What became of the flows from one [`super::Running::lap`] to the next; without any, empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub laps: Vec<Lap>,
     /// Packets that had arrived and were dropped because the meter did not read them in time. They are counted as
     /// lost above, and the network is innocent of them.
     pub overruns: u64,
@@ -162,6 +165,22 @@ pub struct Totals {
     pub broken: u64,
     /// The longest gap of any flow.
     pub longest_gap_ms: f64,
+}
+
+/// A stretch of time, all flows and directions together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lap {
+    /// How it was called.
+    pub name: String,
+    /// Packets and records that were sent in it.
+    pub sent: u64,
+    /// Of those, how many never came.
+    pub lost: u64,
+    /// The longest gap that ended in it.
+    pub longest_gap_ms: f64,
+    /// The same of TCP streams alone: how long the worst of them stood still.
+    pub longest_stall_ms: f64,
 }
 
 /// What is tolerated.

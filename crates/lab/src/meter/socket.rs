@@ -62,6 +62,8 @@ pub(super) fn tcp(bind: SocketAddr) -> Result<OwnedFd, Errno> {
     let socket = socket::socket(family(bind), SockType::Stream, flags, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
+    // Those that a listening socket accepts have it too.
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
     socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(bind))?;
     Ok(socket)
 }
@@ -159,5 +161,28 @@ fn family(of: SocketAddr) -> AddressFamily {
     match of {
         SocketAddr::V4(_) => AddressFamily::Inet,
         SocketAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_waited_in_a_stream_says_since_when() {
+        let listener = TcpListener::from(listen("127.0.0.1:0".parse().unwrap()).unwrap());
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let accepted = OwnedFd::from(listener.accept().unwrap().0);
+        sender.write_all(b"early").unwrap();
+        // Not to synchronise: it is the time that the reader is late by.
+        let late = Duration::from_millis(50);
+        std::thread::sleep(late);
+        let received = receive(&accepted, &mut [0; 16]).unwrap().expect("it came");
+        assert_eq!(received.length, 5);
+        assert!(received.age >= late, "{:?}", received.age);
     }
 }

@@ -34,16 +34,17 @@ impl Records {
         Records { watched, read: Vec::new(), write: Vec::new() }
     }
 
-    /// Reads all that is there; whether the peer may say more.
-    fn read(&mut self, buffer: &mut [u8], mut each: impl FnMut(Header)) -> Result<bool, Errno> {
+    /// Reads all that is there, each record with how long ago the kernel had it; whether the peer may say more.
+    fn read(&mut self, buffer: &mut [u8], mut each: impl FnMut(Duration, Header)) -> Result<bool, Errno> {
         loop {
-            match socket::recv(self.watched.fd.as_raw_fd(), buffer, MsgFlags::empty()) {
-                Ok(0) => return Ok(false),
-                Ok(length) => self.read.extend_from_slice(&buffer[..length]),
-                Err(Errno::EAGAIN) => return Ok(true),
+            let received = match sockets::receive(&self.watched.fd, buffer) {
+                Ok(Some(received)) if received.length == 0 => return Ok(false),
+                Ok(Some(received)) => received,
+                Ok(None) => return Ok(true),
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno),
-            }
+            };
+            self.read.extend_from_slice(&buffer[..received.length]);
             let mut done = 0;
             while self.read.len() - done >= HEADER {
                 let header = Header::read(&self.read[done..]).ok_or(Errno::EBADMSG)?;
@@ -51,7 +52,7 @@ impl Records {
                 if self.read.len() - done < length {
                     break;
                 }
-                each(header);
+                each(received.age, header);
                 done += length;
             }
             self.read.drain(..done);
@@ -127,16 +128,24 @@ impl Sender {
                     self.unconnected(now, Errno::ETIMEDOUT, errors, ground);
                 }
             }
-            // What waits in our own buffer is a stall already; more of it would only hide how long.
-            Link::Up(records) if !records.write.is_empty() => {}
-            Link::Up(records) => {
-                let record = ground.packet(at, Way::Forward, forward.next(), self.record);
-                forward.sent(now, self.record);
-                records.write.extend(record);
-                if let Err(errno) = records.flush() {
-                    self.broke(now, Some(errno), forward, errors, ground);
-                }
-            }
+            Link::Up(_) => self.send(at, forward, errors, ground),
+        }
+    }
+
+    /// Sends a record, unless the last one still waits in our own buffer: that is a stall already, and more of it would
+    /// only hide how long.
+    fn send(&mut self, at: usize, forward: &mut Tally, errors: &mut Errors, ground: &mut Ground) {
+        let Link::Up(records) = &mut self.link else { return };
+        if !records.write.is_empty() {
+            return;
+        }
+        records.write.extend(ground.packet(at, Way::Forward, forward.next(), self.record));
+        let flushed = records.flush();
+        // Only now: this thread may have been without a processor since it looked at the clock.
+        let now = ground.now();
+        forward.sent(now, self.record);
+        if let Err(errno) = flushed {
+            self.broke(now, Some(errno), forward, errors, ground);
         }
     }
 
@@ -162,15 +171,18 @@ impl Sender {
                     if let Link::Connecting { watched, .. } = old {
                         self.link = Link::Up(Records::new(watched));
                     }
+                    // At once: it has been expected since we began to connect, and a thread that comes late to its turns
+                    // would count that as the path's delay.
+                    self.send(at, forward, errors, ground);
                 }
             }
             Link::Up(records) => {
                 let mut buffer = std::mem::take(&mut ground.buffer);
                 let flushed = records.flush();
-                let read = records.read(&mut buffer, |header| {
+                let read = records.read(&mut buffer, |age, header| {
                     let ours = header.run == ground.run && header.way == Way::Backward;
                     if ours && usize::try_from(header.flow) == Ok(at) {
-                        backward.arrived(now, header.number, header.length);
+                        backward.arrived(ground.now().saturating_sub(age), header.number, header.length);
                     }
                 });
                 ground.buffer = buffer;
@@ -260,13 +272,13 @@ impl Reflector {
     pub(super) fn ready(&mut self, guest: u64, ground: &mut Ground, accounts: &mut impl Accounts) {
         let Some(records) = self.guests.get_mut(&guest) else { return };
         let mut buffer = std::mem::take(&mut ground.buffer);
-        let now = ground.now();
         let mut answers = Vec::new();
-        let read = records.read(&mut buffer, |header| {
+        let read = records.read(&mut buffer, |age, header| {
             let ours = header.run == ground.run && header.way == Way::Forward;
             let Some(flow) = usize::try_from(header.flow).ok().filter(|_| ours) else { return };
             let Some(Account { forward, backward, .. }) = accounts.account(flow) else { return };
-            if forward.arrived(now, header.number, header.length) == Arrival::Fresh {
+            let now = ground.now();
+            if forward.arrived(now.saturating_sub(age), header.number, header.length) == Arrival::Fresh {
                 answers.extend(ground.packet(flow, Way::Backward, backward.next(), header.length));
                 backward.sent(now, header.length);
             }
@@ -280,6 +292,10 @@ impl Reflector {
         if let Some(records) = self.guests.remove(&guest) {
             ground.forget(records.watched);
         }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.door.is_some()
     }
 
     pub(super) fn close(&mut self, ground: &mut Ground) {

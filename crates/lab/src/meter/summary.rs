@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Traffic;
 use super::driver::{Engine, Running};
 use super::ground::Ground;
-use super::report::{Answers, Direction, FlowReport, Gap, Report, Stream};
+use super::report::{Answers, Direction, FlowReport, Gap, Lap, Report, Stream};
 use super::tally::{self, At, Tally};
 
 /// Ranges of missing numbers that are listed.
@@ -15,17 +15,27 @@ const RANGES: usize = 16;
 
 pub(super) fn report<'a>(
     flows: impl IntoIterator<Item = &'a mut Running>,
+    laps: &[String],
     ground: &Ground,
     running: bool,
 ) -> Report {
     let now = ground.now();
-    let flows: Vec<FlowReport> = flows.into_iter().map(|flow| flow_report(flow, now, running)).collect();
+    let mut laps: Vec<Lap> = laps.iter().map(|name| Lap { name: name.clone(), ..Lap::default() }).collect();
+    let flows: Vec<FlowReport> = flows
+        .into_iter()
+        .map(|flow| {
+            let report = flow_report(flow, now, running);
+            add_laps(&mut laps, flow, now);
+            report
+        })
+        .collect();
     Report {
         started: Timestamp::now() - now,
         elapsed_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         running,
         totals: Report::sum(&flows),
         flows,
+        laps,
         overruns: ground.overruns.values().map(|count| u64::from(*count)).sum(),
     }
 }
@@ -74,6 +84,22 @@ fn flow_report(running: &mut Running, now: At, live: bool) -> FlowReport {
         stream,
         requests,
         errors: running.errors.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect(),
+    }
+}
+
+/// Adds what a flow did in each lap. What was before the first is nobody's.
+fn add_laps(laps: &mut [Lap], running: &Running, now: At) {
+    let stream = matches!(running.flow.traffic, Traffic::Tcp { .. });
+    for tally in [&running.forward, &running.backward] {
+        // From the end: a flow that was added later has not been there for all of them.
+        for (lap, (sent, own)) in laps.iter_mut().rev().zip(tally.laps(now).into_iter().rev()) {
+            lap.sent += sent;
+            lap.lost += own.lost;
+            lap.longest_gap_ms = lap.longest_gap_ms.max(ms(own.longest));
+            if stream {
+                lap.longest_stall_ms = lap.longest_stall_ms.max(ms(own.longest));
+            }
+        }
     }
 }
 

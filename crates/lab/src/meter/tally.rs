@@ -30,6 +30,15 @@ pub(super) struct Gap {
     pub(super) length: Duration,
 }
 
+/// What became of the numbers of one lap. A gap belongs to the lap in which it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lap {
+    /// The first number of it.
+    pub(super) first: u64,
+    pub(super) lost: u64,
+    pub(super) longest: Duration,
+}
+
 /// The account of one direction.
 ///
 /// A gap is counted from the first packet that was sent after the last arrival, not from the arrival itself: a sender
@@ -48,6 +57,8 @@ pub(super) struct Tally {
     pub(super) largest_passed: u32,
     pub(super) gaps: Vec<Gap>,
     pub(super) gaps_more: u64,
+    /// Never empty.
+    laps: Vec<Lap>,
     arrived: Vec<u64>,
     highest: Option<u64>,
     waiting: Option<At>,
@@ -74,6 +85,7 @@ impl Tally {
             largest_passed: 0,
             gaps: Vec::new(),
             gaps_more: 0,
+            laps: vec![Lap::default()],
             arrived: Vec::new(),
             highest: None,
             waiting: None,
@@ -124,6 +136,7 @@ impl Tally {
         self.largest_passed = self.largest_passed.max(size);
         if number < self.settled {
             self.lost -= 1;
+            self.lap_of(number).lost -= 1;
         }
         if self.highest.is_some_and(|highest| number < highest) {
             self.reordered += 1;
@@ -175,7 +188,31 @@ impl Tally {
         self.longest.into_iter().chain(current).max_by_key(|gap| gap.length)
     }
 
+    /// Numbers from here on belong to another lap.
+    pub(super) fn lap(&mut self) {
+        self.laps.push(Lap { first: self.sent, ..Lap::default() });
+    }
+
+    /// The laps so far, each with how many were sent in it; the current gap is the last one's.
+    pub(super) fn laps(&self, now: At) -> Vec<(u64, Lap)> {
+        let ends = self.laps.iter().skip(1).map(|next| next.first).chain([self.sent]);
+        let mut laps: Vec<(u64, Lap)> =
+            self.laps.iter().zip(ends).map(|(lap, end)| (end - lap.first, *lap)).collect();
+        if let (Some((_, last)), Some(began)) = (laps.last_mut(), self.waiting) {
+            last.longest = last.longest.max(now.saturating_sub(began));
+        }
+        laps
+    }
+
+    fn lap_of(&mut self, number: u64) -> &mut Lap {
+        let after = self.laps.partition_point(|lap| lap.first <= number);
+        &mut self.laps[after.max(1) - 1]
+    }
+
     fn gap(&mut self, gap: Gap) {
+        if let Some(lap) = self.laps.last_mut() {
+            lap.longest = lap.longest.max(gap.length);
+        }
         if self.longest.is_none_or(|longest| gap.length > longest.length) {
             self.longest = Some(gap);
         }
@@ -205,6 +242,7 @@ impl Tally {
         for number in self.settled..upto {
             if !self.contains(number) {
                 self.lost += 1;
+                self.lap_of(number).lost += 1;
             }
         }
         self.settled = self.settled.max(upto);
@@ -342,6 +380,26 @@ mod tests {
         // The first waited for its own two seconds; the others only for their turn.
         assert_eq!(tally.longest(ms(3000)).unwrap(), Gap { began: ms(0), length: ms(2000) });
         assert_eq!(tally.gaps.len(), 1);
+    }
+
+    #[test]
+    fn what_is_lost_counts_for_the_lap_it_was_sent_in_and_a_gap_for_the_one_it_ends_in() {
+        let mut tally = run(100, |number| !(95..100).contains(&number));
+        tally.lap();
+        for number in 100..200 {
+            tally.sent(ms(number * 10), 1400);
+            if number > 110 {
+                tally.arrived(ms(number * 10 + 1), number, 1400);
+            }
+        }
+        tally.close(ms(2000));
+        let laps = tally.laps(ms(2000));
+        let counted: Vec<_> = laps.iter().map(|(sent, lap)| (*sent, lap.lost)).collect();
+        assert_eq!(counted, [(100, 5), (100, 11)]);
+        assert_eq!((laps[0].1.longest, laps[1].1.longest), (ms(1), ms(161)), "from 950 to 1111");
+        // Late, and not lost after all.
+        tally.arrived(ms(2001), 97, 1400);
+        assert_eq!(tally.laps(ms(2001))[0].1.lost, 4);
     }
 
     #[test]

@@ -29,6 +29,17 @@ fn a_stream_that_stalls_loses_no_record_and_says_how_long() {
 }
 
 #[test]
+fn a_stream_sends_as_soon_as_it_is_connected_however_seldom_its_turn_comes() {
+    let (a, b) = pair();
+    let seldom = flow("f", Traffic::TCP, &a, &b, "10.0.1.2:4242").at_rate(1);
+    let meter = Meter::start(vec![seldom]).unwrap();
+    let connected = until(&meter, "a connection", |report| {
+        report.flows[0].stream.as_ref().is_some_and(|stream| stream.connections == 1)
+    });
+    assert!(connected.flows[0].forward.sent >= 1, "{connected}");
+}
+
+#[test]
 fn a_stream_that_is_reset_is_made_again_and_the_break_is_counted() {
     let (a, b) = pair();
     let meter = Meter::start(vec![flow("f", Traffic::TCP, &a, &b, "10.0.1.2:4242")]).unwrap();

@@ -10,7 +10,7 @@ use super::super::report::Report;
 use super::super::tally::At;
 use super::super::{MeterError, Place, datagrams, streams, summary};
 use super::running::{Running, counted};
-use super::{Driver, Reflector, listen_error};
+use super::{Driver, Reflector, listen_error, same};
 
 /// Packets per second of a flow that is only tried.
 const TRIAL_RATE: u32 = 5;
@@ -125,7 +125,7 @@ impl Driver {
                 running.paused = true;
                 running.close(&mut self.ground);
             }
-            let _ = trial.done.send(Ok(summary::report(tried, &self.ground, true)));
+            let _ = trial.done.send(Ok(summary::report(tried, &[], &self.ground, true)));
         }
     }
 
@@ -133,7 +133,8 @@ impl Driver {
     pub(super) fn open_again(&mut self, place: &Place) -> Result<(), MeterError> {
         for (at, reflector) in self.reflectors.iter_mut().enumerate() {
             let mut endpoint = reflector.endpoint().clone();
-            if endpoint.place.name != place.name {
+            // What was opened there to try the way stays open: who opens it anew may have to wait for its port.
+            if endpoint.place.name != place.name || (reflector.is_open() && same(&endpoint.place, place)) {
                 continue;
             }
             endpoint.place = place.clone();
