@@ -23,6 +23,8 @@ pub struct Escort<'l> {
     sites: Sites,
     meter: Running,
     patience: Duration,
+    /// How long a path may stay silent after a restart before it is measured all the same; without it, that is refused.
+    despite_silence: Option<Duration>,
 }
 
 impl<'l> Escort<'l> {
@@ -39,7 +41,22 @@ impl<'l> Escort<'l> {
         let flows = paths::flows(&sites, selection);
         refuse_silence(&paths::preflight(&flows, patience, |_| {}).during("trying every path")?)?;
         let meter = Meter::start(flows).during("starting the meter")?;
-        Ok(Escort { lab, sites, meter, patience })
+        Ok(Escort { lab, sites, meter, patience, despite_silence: None })
+    }
+
+    /// Measures paths that stay silent for so long after a restart all the same: what is lost there is what one wants to
+    /// know.
+    #[must_use]
+    pub fn despite_silence(self, after: Duration) -> Escort<'l> {
+        Escort { despite_silence: Some(after), ..self }
+    }
+
+    /// What is sent from now on belongs to a lap of this name.
+    ///
+    /// # Errors
+    /// If the meter stopped.
+    pub fn lap(&self, name: impl Into<String>) -> Result<()> {
+        self.meter.lap(name).during("beginning a lap")
     }
 
     /// What is measured.
@@ -58,10 +75,18 @@ impl<'l> Escort<'l> {
     /// # Errors
     /// If it is not back in time, or the meter stopped.
     pub fn restart(&mut self, node: &Name) -> Result<()> {
+        self.restart_by(node, Lab::reboot)
+    }
+
+    /// The same, where the node goes down and comes up again in another way.
+    ///
+    /// # Errors
+    /// As of [`Escort::restart`].
+    pub fn restart_by(&mut self, node: &Name, how: impl FnOnce(&Lab, &str) -> Result<()>) -> Result<()> {
         for place in self.places(node) {
             self.meter.leave(&place, UNDER_WAY).during(format!("pausing flows of {place}"))?;
         }
-        self.lab.reboot(node.as_str())?;
+        how(self.lab, node.as_str())?;
         self.lab.wait_ready(self.patience, |_| {})?;
         let back = self.find_again(node)?;
         self.tried(&back)?;
@@ -72,7 +97,7 @@ impl<'l> Escort<'l> {
         Ok(())
     }
 
-    /// Restarts every node that asks for it, until something holds. `news` hears of each that is back.
+    /// Lets `restart` see to every node that asks for a restart, until something holds.
     ///
     /// # Errors
     /// If it does not hold, and no node asks either, for longer than the patience; or if a restart fails.
@@ -80,13 +105,12 @@ impl<'l> Escort<'l> {
         &mut self,
         what: &str,
         mut holds: impl FnMut() -> Result<bool>,
-        mut news: impl FnMut(&Name, &Running) -> Result<()>,
+        mut restart: impl FnMut(&mut Escort<'l>, &Name) -> Result<()>,
     ) -> Result<()> {
         let mut deadline = Instant::now() + self.patience;
         while !holds()? {
             if let Some(node) = self.asking()? {
-                self.restart(&node)?;
-                news(&node, &self.meter)?;
+                restart(self, &node)?;
                 deadline = Instant::now() + self.patience;
             } else if Instant::now() >= deadline {
                 return Err(LabError::TimedOut { waiting_for: what.to_owned(), within: self.patience });
@@ -97,12 +121,12 @@ impl<'l> Escort<'l> {
         Ok(())
     }
 
-    /// Stops sending and tells what was found.
+    /// Stops sending and tells what was found, and what there is to measure now.
     ///
     /// # Errors
     /// If the meter stopped before.
-    pub fn finish(self) -> Result<Report> {
-        self.meter.finish(UNDER_WAY).during("ending the meter")
+    pub fn finish(self) -> Result<(Report, Sites)> {
+        Ok((self.meter.finish(UNDER_WAY).during("ending the meter")?, self.sites))
     }
 
     /// Waits until every path to these places is answered. A pod whose network is being made has no address yet.
@@ -110,9 +134,12 @@ impl<'l> Escort<'l> {
         let deadline = Instant::now() + self.patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.meter.try_out(back, left) {
+            match self.meter.try_out(back, self.despite_silence.unwrap_or(left)) {
                 Err(MeterError::Listen { .. }) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                tried => return refuse_silence(&paths::silent(&tried.during("trying every path")?)),
+                tried => {
+                    let silent = paths::silent(&tried.during("trying every path")?);
+                    return if self.despite_silence.is_some() { Ok(()) } else { refuse_silence(&silent) };
+                }
             }
         }
     }

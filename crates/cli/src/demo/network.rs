@@ -39,12 +39,6 @@ pub(super) struct NetworkArgs {
     calm: Duration,
 }
 
-impl Default for NetworkArgs {
-    fn default() -> NetworkArgs {
-        NetworkArgs { nodes: 3, family: lab::Family::V4, calm: Duration::from_secs(5) }
-    }
-}
-
 /// What is killed while packets flow, everywhere at once.
 const KILLS: [Part; 3] = [Part::Agent, Part::Northd, Part::ApiServer];
 

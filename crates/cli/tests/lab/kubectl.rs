@@ -15,6 +15,11 @@ pub(crate) fn kubectl(lab: &Lab, arguments: &[&str]) -> String {
 }
 
 fn kubectl_with(lab: &Lab, arguments: &[&str], input: &str) -> String {
+    tried(lab, arguments, input).unwrap_or_else(|errors| panic!("kubectl {arguments:?}: {errors}"))
+}
+
+/// What kubectl answers, or what it complains of: the API may be away.
+fn tried(lab: &Lab, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut child = Command::new("kubectl")
         .args(arguments)
         .arg("--kubeconfig")
@@ -26,9 +31,10 @@ fn kubectl_with(lab: &Lab, arguments: &[&str], input: &str) -> String {
         .expect("kubectl runs");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("kubectl reads");
     let output = child.wait_with_output().expect("kubectl ends");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kubectl {arguments:?}: {errors}");
-    String::from_utf8(output.stdout).expect("text")
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8(output.stdout).expect("text"))
 }
 
 /// Applies a manifest.
@@ -67,8 +73,11 @@ pub(crate) fn ready(lab: &Lab, namespace: &str, name: &str) -> Vec<String> {
 
 /// One field of an object.
 pub(crate) fn field(lab: &Lab, namespace: &str, object: &str, path: &str) -> String {
-    kubectl(
-        lab,
-        &["get", "-n", namespace, object, "--ignore-not-found", "-o", &format!("jsonpath={{{path}}}")],
-    )
+    try_field(lab, namespace, object, path).unwrap_or_else(|errors| panic!("{path} of {object}: {errors}"))
+}
+
+/// The same, while the API may be away.
+pub(crate) fn try_field(lab: &Lab, namespace: &str, object: &str, path: &str) -> Result<String, String> {
+    let asked = format!("jsonpath={{{path}}}");
+    tried(lab, &["get", "-n", namespace, object, "--ignore-not-found", "-o", &asked], "")
 }

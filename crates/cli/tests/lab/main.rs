@@ -1,6 +1,7 @@
 //! Labs, with real processes, namespaces and packets. Needs root.
 
 mod bench;
+mod change;
 mod footprint;
 mod killing;
 mod kubectl;

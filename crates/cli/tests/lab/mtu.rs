@@ -1,31 +1,17 @@
 //! The MTU of a running cluster is changed, as an administrator does it.
 
+use netferry_lab::Name;
 use netferry_lab::escort::Escort;
 use netferry_lab::meter::{Limits, Sizes};
 use netferry_lab::paths::{Kind, Selection, in_lab};
-use netferry_lab::{Lab, Restarts};
 
 use crate::bench::{PATIENCE, options, said, up};
-use crate::kubectl::{field, kubectl};
+use crate::change::{LARGE, SMALL, begin, patch, phase, with_room};
 use crate::sizes::sizes;
-
-const NETWORK: &str = "networks.operator.openshift.io/cluster";
-
-fn patch(lab: &Lab, patch: &str) {
-    kubectl(lab, &["patch", NETWORK, "--type=merge", "--patch", patch]);
-}
-
-/// Where the change is, by the operator's word.
-fn phase(lab: &Lab) -> String {
-    let path = ".status.conditions[?(@.type==\"MTUChangeInProgress\")].reason";
-    field(lab, "default", NETWORK, path)
-}
 
 #[test]
 fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_stay() {
-    let mut options = options(3);
-    (options.mtu, options.host_mtu, options.restarts) = (9000, Some(1500), Restarts::WhenTold);
-    let lab = up(&options);
+    let lab = up(&with_room(options(3)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let sites = runtime.block_on(in_lab::sites(&lab, PATIENCE, |_| {})).expect("pods and Services");
     let selection = Selection {
@@ -43,18 +29,15 @@ fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_sta
             seen = phase(&lab);
             Ok(seen == wanted)
         };
-        let news = |node: &netferry_lab::Name, _: &_| {
+        let restart = |escort: &mut Escort<'_>, node: &Name| {
             restarted.push(format!("{node} towards {wanted}"));
-            Ok(())
+            escort.restart(node)
         };
-        let done = escort.until(wanted, holds, news);
+        let done = escort.until(wanted, holds, restart);
         done.unwrap_or_else(|error| panic!("{}; the operator says {seen:?}", error.chain()));
     };
 
-    patch(
-        &lab,
-        r#"{"spec": {"migration": {"mtu": {"network": {"from": 1400, "to": 8900}, "machine": {"to": 9000}}}}}"#,
-    );
+    begin(&lab, SMALL, LARGE, false);
     take_to("AwaitingFinish");
     for node in ["node-1", "node-2", "node-3"] {
         let pod = format!("netferry-meter/one-{node}");
@@ -77,7 +60,7 @@ fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_sta
     expected.sort();
     assert_eq!(restarted, expected, "every node restarts once in each phase");
 
-    let report = escort.finish().expect("the meter tells");
+    let (report, _) = escort.finish().expect("the meter tells");
     let verdict = report.verdict(Limits::NONE_LOST);
     assert!(verdict.passed, "{report}");
     let largest = report.flows.iter().filter(|flow| flow.kind == "pod-pod-across" && flow.traffic == "udp");

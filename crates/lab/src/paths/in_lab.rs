@@ -66,6 +66,25 @@ pub fn place(lab: &Lab, target: &str) -> Result<Place> {
     Ok(Place::new(target, lab.way(target)?.namespace()?))
 }
 
+/// Lets nodes and pods forget what they were told of the ways they send on. A kernel remembers for ten minutes that a
+/// way took less, whether or not it still does.
+///
+/// # Errors
+/// If one of them is gone.
+pub fn forget_ways(lab: &Lab, sites: &Sites) -> Result<()> {
+    let pods = sites.pods.iter().map(|pod| &pod.place.name);
+    for place in sites.nodes.iter().map(|node| &node.place.name).chain(pods) {
+        for family in ["-4", "-6"] {
+            let done = lab.exec(place, "ip", &[family, "route", "flush", "cache"])?;
+            if !done.status.success() {
+                let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+                return Err(LabError::failed(format!("forgetting what {place} was told of its ways"), why));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn collect(lab: &Lab, status: &Status, nodes: &[String], fixture: Fixture) -> Result<Sites> {
     let mut sites = Sites::default();
     for node in status.nodes.iter().filter(|node| nodes.iter().any(|name| *name == node.name.to_string())) {

@@ -11,12 +11,14 @@ mod kind;
 mod legs;
 mod preflight;
 mod sites;
+mod sizes;
 
 pub use draw::draw;
 pub use kind::{Kind, UnknownKind};
 pub use legs::{BUDGET, Selection, flows};
 pub use preflight::{Silent, preflight, silent};
 pub use sites::{Node, Outside, Pod, Service, Sites};
+pub use sizes::{carried, wrong_sizes};
 
 /// Where meters answer, on pods and hosts.
 pub const PORT: u16 = 4242;

@@ -20,8 +20,17 @@ pub struct Silent {
 pub fn preflight(
     flows: &[Flow],
     patience: Duration,
-    mut progress: impl FnMut(&Report),
+    progress: impl FnMut(&Report),
 ) -> Result<Vec<Silent>, MeterError> {
+    Ok(silent(&tried(flows, patience, progress)?))
+}
+
+/// The same, and tells all that was seen.
+pub(super) fn tried(
+    flows: &[Flow],
+    patience: Duration,
+    mut progress: impl FnMut(&Report),
+) -> Result<Report, MeterError> {
     let gentle = flows.iter().map(|flow| flow.clone().at_rate(5)).collect();
     let meter = Meter::start(gentle)?;
     let end = Instant::now() + patience;
@@ -35,7 +44,7 @@ pub fn preflight(
     };
     // Stragglers of this meter would be strays to the next one.
     meter.finish(Duration::from_secs(1))?;
-    Ok(silent(&last))
+    Ok(last)
 }
 
 /// The flows of a report that nobody answered.

@@ -1,22 +1,21 @@
 //! `netferry demo mtu`: the MTU of a running cluster is raised and lowered again, nodes restarting one by one, and every
 //! path is measured meanwhile.
 
-use std::time::Instant;
+mod change;
+mod naive;
+mod told;
 
-use anyhow::{Context, anyhow};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
 use clap::Args;
-use kube::api::{Api, Patch, PatchParams};
-use netferry_api::annotation::Annotation as _;
-use netferry_api::mtu::annotations::MtuUnattended;
-use netferry_api::mtu::conditions::MtuConditionType;
-use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_lab::escort::Escort;
-use netferry_lab::meter::{Limits, Report};
-use netferry_lab::paths::{Selection, in_lab};
-use netferry_lab::{During, Families, Restarts};
-use serde_json::json;
+use netferry_lab::paths::{self, Selection, Sites};
+use netferry_lab::{Families, Lab, Restarts};
 use tokio::runtime::Runtime;
 
+use self::change::Change;
+use self::told::Told;
 use super::ground::{self, PATIENCE};
 use crate::exit::Failure;
 use crate::lab;
@@ -34,152 +33,111 @@ struct Sizes {
 
 /// Raise the MTU of a running cluster and lower it again, nodes restarting one by one, every path measured
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Exit codes: 0 nothing was lost on any path but those of the node that restarted, 1 something was.
+#[command(
+    long_about = "\
+Raise the MTU of a running cluster and lower it again, nodes restarting one by one, every path measured.
+
+Pods go from 1400 to 8900 and hosts from 1500 to 9000, unattended, in two phases each way; then every path must carry the
+new size. What flows to, from or through a node pauses while that node restarts; everything else is counted. With --naive
+the same sizes are given to one node after the other in a single phase, and what that loses is counted.",
+    after_help = "\
+Exit codes: 0 nothing was lost, no TCP stream stood still for a second and every path carries its size, 1 otherwise.
+With --naive: 0 packets were lost, 1 none were, or it could not be shown.
 
 Examples:
   netferry demo mtu
-  netferry demo mtu --family dual")]
+  netferry demo mtu --family dual
+  netferry demo mtu --naive"
+)]
 pub(super) struct MtuArgs {
     /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=50))]
     nodes: u16,
     /// Which families nodes, pods and Services have
     #[arg(long, value_enum, default_value_t = lab::Family::V4)]
     family: lab::Family,
+    /// Do it the wrong way: one phase, nodes at the old and at the new size side by side
+    #[arg(long)]
+    naive: bool,
+}
+
+impl Default for MtuArgs {
+    fn default() -> MtuArgs {
+        MtuArgs { nodes: 3, family: lab::Family::V4, naive: false }
+    }
 }
 
 pub(super) fn run(args: &MtuArgs) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let paint = Paint::for_stdout();
-    let title = |text: &str| output::print(&format!("\n{}\n", paint.bold(text)));
-    let began = Instant::now();
+    let stage = Stage::up(args)?;
+    if args.naive { naive::run(stage) } else { in_two_phases(stage) }
+}
 
-    title(&format!(
-        "1. A cluster of {} nodes: hosts at {}, pods at {}, and a switch between them that carries {}",
-        args.nodes, SMALL.host, SMALL.pods, LARGE.host
-    ))?;
-    let lab = ground::up(|options| {
-        options.nodes = args.nodes;
-        options.families = Families::from(args.family);
-        (options.mtu, options.host_mtu) = (LARGE.host, Some(SMALL.host));
-        // Flows that end on a node pause before it restarts: what its own restart costs is not what is measured.
-        options.restarts = Restarts::WhenTold;
-    })?;
-    let sites = runtime.block_on(ground::sites(&lab))?;
-    output::print(&format!("  ready after {:.1} s\n", began.elapsed().as_secs_f32()))?;
-
-    let mut escort = Escort::start(&lab, sites, &Selection::default(), PATIENCE)?;
-    let client = runtime.block_on(in_lab::client(&lab.state().kubeconfig()))?;
-    let change = Change { runtime: &runtime, networks: Api::all(client) };
-    for (number, (from, to)) in [(SMALL, LARGE), (LARGE, SMALL)].into_iter().enumerate() {
-        title(&format!("{}. {} to {}, unattended", number + 2, from.pods, to.pods))?;
+fn in_two_phases(stage: Stage) -> Result<(), Failure> {
+    let Stage { lab, mut sites, runtime, began } = stage;
+    let change = Change::of(&runtime, &lab)?;
+    let mut told = Told::default();
+    for (number, (from, to)) in (2..).zip([(SMALL, LARGE), (LARGE, SMALL)]) {
+        let way = format!("{} to {}", from.pods, to.pods);
+        title(&format!("{number}. {way}, unattended"))?;
+        let mut escort = Escort::start(&lab, sites, &Selection::default(), PATIENCE)?;
         change.ask(from, to)?;
-        change.follow(&mut escort)?;
-    }
+        change.follow(&way, &mut escort)?;
+        let (report, back) = escort.finish()?;
+        output::print(&format!("\n{report}"))?;
+        told.measured(&report);
+        sites = back;
 
-    title("4. What was measured")?;
-    let report = escort.finish()?;
-    output::print(&report.to_string())?;
-    lab.down()?;
-    told(&report, began)
-}
-
-fn told(report: &Report, began: Instant) -> Result<(), Failure> {
-    let totals = &report.totals;
-    output::print(&format!(
-        "\nWhat you saw\n\
-         \x20 packets    {} sent on {} flows, {} lost, longest gap {:.0} ms\n\
-         \x20 took       {:.0} s\n\
-         \x20 left over  nothing: the lab's processes, namespaces and files are gone\n",
-        totals.sent,
-        totals.flows,
-        totals.lost,
-        totals.longest_gap_ms,
-        began.elapsed().as_secs_f32(),
-    ))?;
-    match report.verdict(Limits::NONE_LOST).problems.first() {
-        None => Ok(()),
-        Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
-    }
-}
-
-/// The change, as the operator's `Network` asks for it and tells of it.
-struct Change<'r> {
-    runtime: &'r Runtime,
-    networks: Api<OperatorNetwork>,
-}
-
-impl Change<'_> {
-    /// Asks for a change that finishes by itself.
-    fn ask(&self, from: Sizes, to: Sizes) -> Result<(), Failure> {
-        let patch = json!({
-            "metadata": {"annotations": {MtuUnattended::KEY: "true"}},
-            "spec": {"migration": {"mtu": {
-                "network": {"from": from.pods, "to": to.pods},
-                "machine": {"to": to.host},
-            }}},
-        });
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let patched = self.networks.patch(SINGLETON, &params, &patch);
-        self.runtime.block_on(patched).context("asking for the change")?;
-        Ok(())
-    }
-
-    /// Lets nodes restart as they ask, and tells how it stands, until the change has ended.
-    fn follow(&self, escort: &mut Escort<'_>) -> Result<(), Failure> {
-        let mut ledger = Ledger::open(&escort.meter().snapshot().context("asking the meter")?);
-        for (reason, name) in [("PhaseTwo", "phase one"), ("Idle", "phase two")] {
-            let mut begun = false;
-            let holds = || {
-                let now = self.phase()?;
-                // The operator has not taken the edit in before it says something else than at rest.
-                begun |= now != "Idle";
-                Ok(begun && (now == reason || now == "Idle"))
-            };
-            let news = |node: &netferry_lab::Name, meter: &netferry_lab::meter::Running| {
-                let report = meter.snapshot().during("asking the meter")?;
-                let line = format!("{name}: {node} restarted");
-                output::print(&ledger.row(&line, &report)).map_err(|error| {
-                    netferry_lab::LabError::failed("telling how it stands", format!("{error:?}"))
-                })
-            };
-            escort.until(&format!("the end of {name}"), holds, news)?;
-            ledger = Ledger::open(&escort.meter().snapshot().context("asking the meter")?);
+        let carried = paths::carried(&lab, &sites, PATIENCE)?;
+        let wrong = paths::wrong_sizes(&carried, to.host, to.pods);
+        if wrong.is_empty() {
+            output::print(&format!(
+                "  verified: all {} paths carry {} between pods, and no more\n",
+                carried.flows.len(),
+                to.pods
+            ))?;
         }
-        Ok(())
+        told.problems.extend(wrong);
     }
+    lab.down()?;
+    told.judge(began.elapsed())
+}
 
-    /// Where it is, by the operator's word.
-    fn phase(&self) -> netferry_lab::Result<String> {
-        let network =
-            self.runtime.block_on(self.networks.get(SINGLETON)).during("asking where the change is")?;
-        let conditions = network.status.map(|status| status.conditions).unwrap_or_default();
-        let ours = conditions.into_iter().find(|one| one.type_ == MtuConditionType::InProgress.as_str());
-        Ok(ours.and_then(|one| one.reason).unwrap_or_default())
+/// A lab to change, with something to measure on every node.
+struct Stage {
+    lab: Lab,
+    sites: Sites,
+    runtime: Runtime,
+    began: Instant,
+}
+
+impl Stage {
+    fn up(args: &MtuArgs) -> Result<Stage, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("starting the runtime")?;
+        let began = Instant::now();
+        title(&format!(
+            "1. A cluster of {} nodes: hosts at {}, pods at {}, and a switch between them that carries {}",
+            args.nodes, SMALL.host, SMALL.pods, LARGE.host
+        ))?;
+        let lab = ground::up(|options| {
+            options.nodes = args.nodes;
+            options.families = Families::from(args.family);
+            (options.mtu, options.host_mtu) = (LARGE.host, Some(SMALL.host));
+            // Flows that end on a node pause before it restarts: what its own restart costs is not what is measured.
+            options.restarts = Restarts::WhenTold;
+        })?;
+        let sites = runtime.block_on(ground::sites(&lab))?;
+        output::print(&format!("  ready after {:.1} s\n", began.elapsed().as_secs_f32()))?;
+        Ok(Stage { lab, sites, runtime, began })
     }
 }
 
-/// What was sent and lost since some moment.
-struct Ledger {
-    sent: u64,
-    lost: u64,
+fn title(text: &str) -> Result<(), Failure> {
+    output::print(&format!("\n{}\n", Paint::for_stdout().bold(text)))
 }
 
-impl Ledger {
-    fn open(report: &Report) -> Ledger {
-        Ledger { sent: report.totals.sent, lost: report.totals.lost }
-    }
-
-    fn row(&self, what: &str, report: &Report) -> String {
-        let Report { totals, elapsed_ms, .. } = report;
-        format!(
-            "  {:>4} s  {what:<36} {:>7} sent  {} lost  longest gap {:.0} ms\n",
-            elapsed_ms / 1000,
-            totals.sent - self.sent,
-            totals.lost - self.lost,
-            totals.longest_gap_ms
-        )
-    }
+fn seconds(time: Duration) -> String {
+    format!("{:.0} s", time.as_secs_f32())
 }

@@ -1,0 +1,89 @@
+//! A change of MTU, as an administrator asks for it.
+
+#![allow(dead_code, reason = "the soak suite uses it too, and each its part")]
+
+use std::time::Duration;
+
+use netferry_lab::escort::Escort;
+use netferry_lab::meter::{Limits, Report};
+use netferry_lab::paths::{self, Selection, Sites};
+use netferry_lab::{Lab, Name, Options, Restarts, Result};
+
+use crate::bench::PATIENCE;
+use crate::kubectl::{field, kubectl, try_field};
+
+const NETWORK: &str = "networks.operator.openshift.io/cluster";
+const REASON: &str = ".status.conditions[?(@.type==\"MTUChangeInProgress\")].reason";
+
+/// What hosts and pods run at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) host: u32,
+    pub(crate) pods: u32,
+}
+
+pub(crate) const SMALL: Sizes = Sizes { host: 1500, pods: 1400 };
+pub(crate) const LARGE: Sizes = Sizes { host: 9000, pods: 8900 };
+
+/// Nothing may be lost, and nothing may stand still for as long as people notice.
+pub(crate) const LIMITS: Limits = Limits { lost: 0, gap: Some(Duration::from_secs(1)) };
+
+/// A lab of small nodes on a network with room for large ones, whose nodes restart when they are told.
+pub(crate) fn with_room(options: Options) -> Options {
+    let (host, restarts) = (Some(SMALL.host), Restarts::WhenTold);
+    Options { mtu: LARGE.host, host_mtu: host, restarts, ..options }
+}
+
+pub(crate) fn patch(lab: &Lab, patch: &str) {
+    kubectl(lab, &["patch", NETWORK, "--type=merge", "--patch", patch]);
+}
+
+/// Asks for a change; unattended, phase two begins by itself.
+pub(crate) fn begin(lab: &Lab, from: Sizes, to: Sizes, unattended: bool) {
+    let unattended = if unattended { r#""true""# } else { "null" };
+    patch(
+        lab,
+        &format!(
+            r#"{{"metadata": {{"annotations": {{"netferry.dev/mtu-unattended": {unattended}}}}},
+                "spec": {{"migration": {{"mtu": {{
+                    "network": {{"from": {}, "to": {}}}, "machine": {{"to": {}}}}}}}}}}}"#,
+            from.pods, to.pods, to.host
+        ),
+    );
+}
+
+/// Where the change is, by the operator's word.
+pub(crate) fn phase(lab: &Lab) -> String {
+    field(lab, "default", NETWORK, REASON)
+}
+
+/// Changes unattended from one size to another while every path is measured; `restart` sees to each node that asks for
+/// a restart, and hears which phase it is. Each phase is a lap of the report.
+pub(crate) fn measured(
+    lab: &Lab,
+    sites: Sites,
+    (from, to): (Sizes, Sizes),
+    mut restart: impl FnMut(&str, &mut Escort<'_>, &Name) -> Result<()>,
+) -> Result<(Report, Sites)> {
+    let mut escort = Escort::start(lab, sites, &Selection::default(), PATIENCE)?;
+    begin(lab, from, to, true);
+    let mut begun = false;
+    for (name, end) in [("phase one", "PhaseTwo"), ("phase two", "Idle")] {
+        escort.lap(format!("{} to {}, {name}", from.pods, to.pods))?;
+        let holds = || {
+            // The API may be away for a moment; then nobody knows.
+            let now = try_field(lab, "default", NETWORK, REASON).unwrap_or_default();
+            begun |= !matches!(now.as_str(), "" | "Idle");
+            Ok(begun && (now == end || now == "Idle"))
+        };
+        escort.until(&format!("the end of {name}"), holds, |escort, node| restart(name, escort, node))?;
+    }
+    escort.finish()
+}
+
+/// What is wrong with what was measured during a change to these sizes, and with what every path carries afterwards.
+pub(crate) fn wrong(lab: &Lab, sites: &Sites, report: &Report, to: Sizes) -> Result<Vec<String>> {
+    let mut wrong = report.verdict(LIMITS).problems;
+    wrong.extend(paths::wrong_sizes(&paths::carried(lab, sites, PATIENCE)?, to.host, to.pods));
+    Ok(wrong)
+}
