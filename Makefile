@@ -11,7 +11,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: need-root ## see it work: a cluster on this machine, measured while its parts are killed (needs root)
+demo: need-root ## see it work: the MTU of a running cluster changes and nothing is lost (needs root)
 	@scripts/setup
 	$(CARGO) build -p netferry-cli -p netferry-cni
 	@$(CARGO) run --quiet -p netferry-cli -- demo
