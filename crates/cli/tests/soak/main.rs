@@ -6,11 +6,15 @@
 
 #[path = "../lab/bench.rs"]
 mod bench;
+#[path = "../lab/change.rs"]
+mod change;
 mod kernel_datapath;
 mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
 mod large;
+mod mtu;
+mod mtu_kills;
 mod notes;
 mod paths;
 mod policies;
@@ -43,7 +47,7 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 10] = [
+const SCENARIOS: [&Scenario; 16] = [
     &kills::SCENARIO,
     &kernel_datapath::SCENARIO,
     &tampering::SCENARIO,
@@ -53,6 +57,12 @@ const SCENARIOS: [&Scenario; 10] = [
     &paths::SIX,
     &paths::KUBE,
     &paths::TEN,
+    &mtu::FOUR,
+    &mtu::SIX,
+    &mtu::DUAL,
+    &mtu::KUBE,
+    &mtu::NAIVE,
+    &mtu_kills::SCENARIO,
     &large::SCENARIO,
 ];
 

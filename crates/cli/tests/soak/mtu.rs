@@ -1,0 +1,97 @@
+//! The MTU of a running cluster goes up and down, in clusters of every kind.
+
+use std::process::Command;
+
+use futures::FutureExt;
+use netferry_lab::escort::Escort;
+use netferry_lab::meter::Report;
+use netferry_lab::paths::in_lab;
+use netferry_lab::{ControlPlane, Families, Name, Options};
+
+use crate::Scenario;
+use crate::bench::{PATIENCE, options, up};
+use crate::change::{LARGE, SMALL, measured, with_room, wrong};
+use crate::notes::Notes;
+
+pub(crate) const FOUR: Scenario = Scenario {
+    name: "mtu-v4",
+    shows: "Pods go from 1400 to 8900 and back, hosts from 1500 to 9000, unattended, every node restarting twice each \
+            way; nothing is lost on any path but those of the node that restarts, and afterwards every path carries \
+            its size.",
+    run: |notes| run(notes, Options { families: Families::V4, ..options(3) }).boxed_local(),
+};
+
+pub(crate) const SIX: Scenario = Scenario {
+    name: "mtu-v6",
+    shows: "The same with IPv6 alone.",
+    run: |notes| run(notes, Options { families: Families::V6, ..options(3) }).boxed_local(),
+};
+
+pub(crate) const DUAL: Scenario = Scenario {
+    name: "mtu-dual",
+    shows: "The same with both.",
+    run: |notes| run(notes, Options { families: Families::Dual, ..options(3) }).boxed_local(),
+};
+
+pub(crate) const KUBE: Scenario = Scenario {
+    name: "mtu-kube",
+    shows: "The same under the real control plane, with operator and agents in the roles they are deployed with.",
+    run: |notes| {
+        async {
+            let control_plane = ControlPlane::Kube { assets: netferry_testkit::assets()? };
+            run(notes, Options { families: Families::Dual, control_plane, ..options(3) }).await
+        }
+        .boxed_local()
+    },
+};
+
+pub(crate) const NAIVE: Scenario = Scenario {
+    name: "mtu-naive",
+    shows: "One node after the other given its new size in a single phase loses packets: what the two phases are for.",
+    run: |notes| async { naive(notes) }.boxed_local(),
+};
+
+async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
+    let lab = up(&with_room(options));
+    let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
+    head(notes);
+    for way in [(SMALL, LARGE), (LARGE, SMALL)] {
+        let restart = |_: &str, escort: &mut Escort<'_>, node: &Name| escort.restart(node);
+        let (report, back) = measured(&lab, sites, way, restart)?;
+        rows(notes, &report);
+        for problem in wrong(&lab, &back, &report, way.1)? {
+            notes.problem(problem);
+        }
+        sites = back;
+    }
+    Ok(())
+}
+
+pub(crate) fn head(notes: &mut Notes) {
+    notes.line("| | sent | lost | longest gap | longest TCP stall |");
+    notes.line("| --- | --- | --- | --- | --- |");
+}
+
+/// A row for each phase.
+pub(crate) fn rows(notes: &mut Notes, report: &Report) {
+    for lap in &report.laps {
+        notes.line(format!(
+            "| {} | {} | {} | {:.0} ms | {:.0} ms |",
+            lap.name, lap.sent, lap.lost, lap.longest_gap_ms, lap.longest_stall_ms
+        ));
+    }
+}
+
+fn naive(notes: &mut Notes) -> anyhow::Result<()> {
+    let output = Command::new(env!("CARGO_BIN_EXE_netferry")).args(["demo", "mtu", "--naive"]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        notes.problem(format!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    notes.line("```text");
+    for line in said.lines().skip_while(|line| !line.contains("SENT")) {
+        notes.line(line);
+    }
+    notes.line("```");
+    Ok(())
+}
