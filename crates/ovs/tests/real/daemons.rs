@@ -1,9 +1,10 @@
 //! Daemons that live no longer than the test that started them.
 
 use netferry_ovs::client::Options;
-use netferry_ovs::{Client, Remote, Spec};
+use netferry_ovs::{Client, Remote, Spec, Status};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 pub(crate) use netferry_testkit::wait::in_time;
 
@@ -126,4 +127,17 @@ impl Server {
         let connecting = Client::connect(spec, vec![self.remote()], Options::default());
         in_time("connecting", connecting).await.expect("the server is accepted")
     }
+}
+
+/// Whether a connection lasts that long. A machine that stands still for a moment ends one, and not one after the other.
+pub(crate) async fn lasts(client: &Client, time: Duration) -> bool {
+    for _ in 0..5 {
+        let mut status = client.status();
+        in_time("following", status.wait_for(|now| matches!(now, Status::Following))).await.unwrap();
+        let left = status.wait_for(|now| matches!(now, Status::Away { .. }));
+        if tokio::time::timeout(time, left).await.is_err() {
+            return true;
+        }
+    }
+    false
 }

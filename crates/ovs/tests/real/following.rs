@@ -1,6 +1,6 @@
 //! The copy follows the server, whatever happens to either.
 
-use crate::daemons::{NORTHBOUND, SOUTHBOUND, Server, in_time};
+use crate::daemons::{NORTHBOUND, SOUTHBOUND, Server, in_time, lasts};
 use netferry_ovs::client::{Options, Status};
 use netferry_ovs::tables::northbound::{AddressSet, LogicalSwitch, LogicalSwitchPort};
 use netferry_ovs::tables::southbound::Chassis;
@@ -192,12 +192,11 @@ async fn an_idle_connection_stays() {
     options.session.probe = std::time::Duration::from_millis(300);
     let client =
         in_time("connecting", Client::connect(sets(), vec![server.remote()], options)).await.unwrap();
-    let mut status = client.status();
-    let left = tokio::time::timeout(
-        std::time::Duration::from_secs(2),
-        status.wait_for(|s| matches!(s, Status::Away { .. })),
+    let probed = std::time::Duration::from_secs(2);
+    assert!(
+        lasts(&client, probed).await,
+        "several probes were answered and still the connection was given up"
     );
-    assert!(left.await.is_err(), "several probes were answered and still the connection was given up");
 }
 
 #[tokio::test]
