@@ -3,29 +3,37 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use netferry_cni::protocol::{Greeting, Patience};
 use netferry_cni::{Answer, Ask, Attachment, CniError, CniResult, Code, Interface, Spent, ask};
+use nix::errno::Errno;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
 use serde_json::{Value, json};
 
+/// Nothing that comes at all comes later, on a busy machine either.
+const LATE: Duration = Duration::from_secs(60);
 const ARGS: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=web;K8S_POD_NAME=a-0;K8S_POD_UID=u-1";
 
 /// Starts the executable; answers what it printed and whether it succeeded.
 fn plugin(env: &[(&str, &str)], input: &str) -> (Value, bool) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_netferry-cni"))
-        .env_clear()
-        .envs(env.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = started(env, Stdio::piped());
     // an executable that refuses its environment need not read its input
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    ended(child)
+}
+
+fn started(env: &[(&str, &str)], input: Stdio) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_netferry-cni"));
+    command.env_clear().envs(env.iter().copied()).stdin(input).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+fn ended(child: Child) -> (Value, bool) {
     let output = child.wait_with_output().unwrap();
     let printed =
         if output.stdout.is_empty() { Value::Null } else { serde_json::from_slice(&output.stdout).unwrap() };
@@ -41,6 +49,22 @@ fn add() -> Vec<(&'static str, &'static str)> {
         ("CNI_ARGS", ARGS),
         ("CNI_PATH", "/opt/cni/bin"),
     ]
+}
+
+/// The same environment with another verb.
+fn calling(verb: &'static str) -> Vec<(&'static str, &'static str)> {
+    add().into_iter().map(|(name, value)| (name, if name == "CNI_COMMAND" { verb } else { value })).collect()
+}
+
+/// A connection, if there is room for one more to wait.
+fn connected_at_once(socket: &Path) -> Option<OwnedFd> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let fd = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    match socket::connect(fd.as_raw_fd(), &UnixAddr::new(socket).unwrap()) {
+        Ok(()) => Some(fd),
+        Err(Errno::EAGAIN) => None,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 fn config(socket: &Path) -> Value {
@@ -122,30 +146,48 @@ fn an_agent_that_is_not_there_is_named_and_to_be_tried_again() {
 }
 
 #[test]
+fn the_executable_gives_up_an_agent_that_hangs_whatever_it_was_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("hangs");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let mut config = config(&socket);
+    config["prevResult"] = json!({ "cniVersion": "1.1.0", "interfaces": [{ "name": "eth0" }] });
+    let asked = ["ADD", "CHECK", "DEL", "STATUS", "GC"].map(|verb| {
+        let (began, mut child) = (Instant::now(), started(&calling(verb), Stdio::piped()));
+        child.stdin.take().unwrap().write_all(config.to_string().as_bytes()).unwrap();
+        (verb, began, child)
+    });
+    for (verb, began, child) in asked {
+        let (printed, success) = ended(child);
+        assert!(began.elapsed() < 3 * LATE, "{verb} took {:?}", began.elapsed());
+        let code = if verb == "STATUS" { 50 } else { 11 };
+        assert!(!success && printed["code"] == code, "{verb}: {printed}");
+        assert!(printed["msg"].as_str().unwrap().contains(socket.to_str().unwrap()), "{verb}: {printed}");
+    }
+}
+
+#[test]
 fn an_agent_that_hangs_or_goes_away_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
-    let patience = Patience { greeting: Duration::from_millis(200), answer: Duration::from_millis(200) };
-    let question = |socket: &Path| {
+    let soon = Duration::from_millis(200);
+    let question = |socket: &Path, greeting: Duration| {
+        let patience = Patience { greeting, answer: soon };
         let started = Instant::now();
         let error = ask(socket, &Ask::Status, patience).unwrap_err();
-        assert!(started.elapsed() < Duration::from_secs(30), "it is bounded");
+        assert!(started.elapsed() < LATE * 2, "it is bounded");
         assert_eq!(error.code, Code::TryAgain, "{error}");
         error
     };
 
     let hangs = dir.path().join("hangs");
     let _listener = UnixListener::bind(&hangs).unwrap();
-    assert!(question(&hangs).msg.contains("does not take questions"));
+    // one that gets no processor for that long is not even connected
+    let mute = |error: &CniError| error.msg.contains("does not take questions");
+    assert!((0..100).any(|_| mute(&question(&hangs, soon))), "it never connected");
     // until the kernel takes no more connections for it
-    let waiting: Vec<_> = (0..)
-        .map_while(|_| {
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let socket = hangs.clone();
-            std::thread::spawn(move || sender.send(std::os::unix::net::UnixStream::connect(socket)));
-            receiver.recv_timeout(Duration::from_secs(1)).ok()
-        })
-        .collect();
-    assert!(question(&hangs).msg.contains("is not running"), "{} connections wait", waiting.len());
+    let waiting: Vec<_> = std::iter::from_fn(|| connected_at_once(&hangs)).collect();
+    let error = question(&hangs, soon);
+    assert!(error.msg.contains("is not running"), "{error}, and {} connections wait", waiting.len());
 
     let greets = |name: &str, greeting: String, then: fn(&mut std::os::unix::net::UnixStream)| {
         let socket = dir.path().join(name);
@@ -163,14 +205,14 @@ fn an_agent_that_hangs_or_goes_away_is_given_up() {
     let (socket, thread) = greets("silent", ours.clone(), |stream| {
         BufReader::new(stream).lines().for_each(drop);
     });
-    assert!(question(&socket).msg.contains("went away before it answered"));
+    assert!(question(&socket, LATE).msg.contains("went away before it answered"));
     thread.join().unwrap();
     let (socket, thread) = greets("newer", r#"{"protocol":99,"agent":"9.0.0"}"#.into(), |_| {});
-    let error = question(&socket);
+    let error = question(&socket, LATE);
     assert!(error.msg.contains("9.0.0") && error.details.contains("99"), "{error}");
     thread.join().unwrap();
     let (socket, thread) = greets("nonsense", "no json at all".into(), |_| {});
-    question(&socket);
+    question(&socket, LATE);
     thread.join().unwrap();
     let (socket, thread) = greets("half", ours, |stream| {
         let mut line = String::new();
@@ -178,7 +220,7 @@ fn an_agent_that_hangs_or_goes_away_is_given_up() {
         stream.write_all(b"{\"result\":").unwrap();
         stream.shutdown(std::net::Shutdown::Both).unwrap();
     });
-    assert!(question(&socket).msg.contains("went away before it answered"));
+    assert!(question(&socket, LATE).msg.contains("went away before it answered"));
     thread.join().unwrap();
 }
 
@@ -192,12 +234,6 @@ fn every_misuse_has_the_code_of_the_specification() {
         config.to_string()
     };
     let without = |name: &str| add().into_iter().filter(|(n, _)| *n != name).collect::<Vec<_>>();
-    let verb = |verb: &'static str| {
-        add()
-            .into_iter()
-            .map(|(n, v)| if n == "CNI_COMMAND" { (n, verb) } else { (n, v) })
-            .collect::<Vec<_>>()
-    };
     let cases = [
         ("broken JSON", add(), "{".to_owned(), 6),
         ("no input", add(), String::new(), 6),
@@ -206,14 +242,15 @@ fn every_misuse_has_the_code_of_the_specification() {
         ("no namespace", without("CNI_NETNS"), good.to_string(), 4),
         ("no interface", without("CNI_IFNAME"), good.to_string(), 4),
         ("no pod", without("CNI_ARGS"), good.to_string(), 4),
-        ("an unknown verb", verb("REMOVE"), good.to_string(), 4),
+        ("an unknown verb", calling("REMOVE"), good.to_string(), 4),
         ("an old version", add(), with("cniVersion", json!("0.3.1")), 1),
         ("a version to come", add(), with("cniVersion", json!("2.0.0")), 1),
-        ("a verb newer than the version", verb("GC"), with("cniVersion", json!("1.0.0")), 1),
+        ("a verb newer than the version", calling("GC"), with("cniVersion", json!("1.0.0")), 1),
         ("no name", add(), with("name", json!("")), 7),
-        ("CHECK without a result", verb("CHECK"), good.to_string(), 7),
+        ("CHECK without a result", calling("CHECK"), good.to_string(), 7),
         ("an address manager", add(), with("ipam", json!({ "type": "host-local" })), 2),
         ("a result that is none", add(), with("prevResult", json!(7)), 6),
+        ("a socket below what is no directory", add(), with("socket", json!("/dev/null/cni.sock")), 5),
     ];
     for (what, env, input, code) in cases {
         let (printed, success) = plugin(&env, &input);
@@ -222,6 +259,14 @@ fn every_misuse_has_the_code_of_the_specification() {
         assert!(printed["msg"].as_str().is_some_and(|msg| !msg.is_empty()), "{what}: {printed}");
         assert!(printed["cniVersion"].is_string(), "{what}: {printed}");
     }
+}
+
+#[test]
+fn input_that_cannot_be_read_has_the_code_of_the_specification() {
+    let directory = std::fs::File::open("/").unwrap();
+    let (printed, success) = ended(started(&add(), directory.into()));
+    assert!(!success && printed["code"] == 5, "{printed}");
+    assert!(printed["msg"].as_str().unwrap().contains("standard input"), "{printed}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use netferry_kernel::{IfName, Objects};
 use serde_json::{Value, json};
 
 use crate::node;
-use crate::world::{Plan, World, addresses, first_packet_arrives, message};
+use crate::world::{Plan, World, addresses, message, packet_arrives};
 
 fn impatient() -> Plan {
     Plan { installed_limit: Duration::from_secs(2), ..Plan::default() }
@@ -130,7 +130,7 @@ async fn a_port_taken_off_the_switch_by_hand_comes_back() {
         };
         node::in_time(&harm, world.vswitch.until(installed)).await;
         // what tells that the old claim is gone and what tells that the new one is there may be one update
-        node::until(&harm, async || first_packet_arrives(a, b, addresses(of_b)[0])).await;
+        node::until(&harm, async || packet_arrives(a, b, addresses(of_b)[0], Duration::from_secs(5))).await;
     }
     b.del().await;
     assert!(world.claims("b").is_empty(), "what we take off stays off");

@@ -1,18 +1,21 @@
 //! The specification's own client drives the executable.
 
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use netferry_agent::pods::{Readiness, conflist};
-use serde_json::Value;
+use netferry_cni::Version;
+use serde_json::{Value, json};
 
 use crate::node;
-use crate::world::{NAMESPACE, World};
+use crate::world::{Sandbox, World};
 
 /// Runs `cnitool` with directories of its own: it keeps results below `/var/lib`, where other runtimes keep theirs.
 struct Tool {
     program: PathBuf,
-    plugins: PathBuf,
+    plugins: OsString,
     configuration: PathBuf,
     cache: PathBuf,
     args: String,
@@ -72,56 +75,155 @@ fn plugin() -> PathBuf {
     messages.lines().filter_map(executable).next_back().expect("cargo says where it built it")
 }
 
+/// What a client does with a pod's sandbox.
+struct Driven<'a> {
+    tool: Tool,
+    sandbox: &'a Sandbox,
+}
+
+impl Driven<'_> {
+    fn run(&self, verb: &str, netns: &str) -> (bool, String, String) {
+        let output = self.tool.run(verb, netns);
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.success(), String::from_utf8(output.stdout).unwrap(), said)
+    }
+
+    fn works(&self, verb: &str) -> String {
+        let (success, printed, said) = self.run(verb, &self.sandbox.netns);
+        assert!(success, "{verb}: {said}");
+        printed
+    }
+
+    fn adds(&self) -> Value {
+        serde_json::from_str(&self.works("add")).unwrap()
+    }
+
+    fn fails(&self, verb: &str, netns: &str, with: &str) {
+        let (success, _, said) = self.run(verb, netns);
+        assert!(!success && said.contains(with), "{verb}: {said}");
+    }
+}
+
+/// A client with directories below `dir`, for pod `a`.
+fn driven<'a>(dir: &Path, sandbox: &'a Sandbox) -> Driven<'a> {
+    let tool = Tool {
+        program: cnitool(),
+        plugins: std::env::join_paths([plugin().parent().unwrap(), dir]).unwrap(),
+        configuration: dir.join("net.d"),
+        cache: dir.join("cache"),
+        args: sandbox.args.clone(),
+    };
+    std::fs::create_dir(&tool.cache).unwrap();
+    Driven { tool, sandbox }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reference_client_attaches_checks_collects_and_detaches() {
     let world = World::new().await;
     let uid = world.pod("a").await;
     let sandbox = world.sandbox("a", &uid);
     let dir = tempfile::tempdir().unwrap();
-    let tool = Tool {
-        program: cnitool(),
-        plugins: plugin().parent().unwrap().to_owned(),
-        configuration: dir.path().join("net.d"),
-        cache: dir.path().join("cache"),
-        args: format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={NAMESPACE};K8S_POD_NAME=a;K8S_POD_UID={uid}"),
-    };
-    std::fs::create_dir(&tool.cache).unwrap();
-    conflist::write(&tool.configuration.join("10-netferry.conflist"), &world.socket()).unwrap();
-    let run = |verb: &str, netns: &str| {
-        let output = tool.run(verb, netns);
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        (output.status.success(), String::from_utf8(output.stdout).unwrap(), said)
-    };
-    let works = |verb: &str| {
-        let (success, printed, said) = run(verb, &sandbox.netns);
-        assert!(success, "{verb}: {said}");
-        printed
-    };
-    let fails = |verb: &str, netns: &str, with: &str| {
-        let (success, _, said) = run(verb, netns);
-        assert!(!success && said.contains(with), "{verb}: {said}");
-    };
+    let client = driven(dir.path(), &sandbox);
+    conflist::write(&client.tool.configuration.join("10-netferry.conflist"), &world.socket()).unwrap();
 
-    works("status");
-    let result: Value = serde_json::from_str(&works("add")).unwrap();
+    client.works("status");
+    let result = client.adds();
     assert_eq!(result["cniVersion"], "1.1.0", "the newest both know: {result}");
     assert_eq!(result["ips"][0]["address"], "10.244.1.4/24");
-    let again: Value = serde_json::from_str(&works("add")).unwrap();
-    assert_eq!(again, result);
-    works("check");
+    assert_eq!(client.adds(), result);
+    client.works("check");
     node::run(&sandbox.kernel, "ip route del default");
-    fails("check", &sandbox.netns, "the route to 0.0.0.0/0 is gone");
-    works("del");
+    client.fails("check", &sandbox.netns, "the route to 0.0.0.0/0 is gone");
+    client.works("del");
     assert!(world.claims("a").is_empty());
-    works("del");
+    client.works("del");
 
-    works("add");
-    works("gc");
+    client.works("add");
+    client.works("gc");
     assert!(world.claims("a").is_empty(), "the client keeps nothing, so nothing stays");
-    works("gc");
+    client.works("gc");
 
-    fails("add", "/run/netns/gone", "/run/netns/gone");
+    client.fails("add", "/run/netns/gone", "/run/netns/gone");
     world.readiness.send_replace(Readiness::NotReady("the zone is being set up".into()));
-    fails("status", &sandbox.netns, "the zone is being set up");
+    client.fails("status", &sandbox.netns, "the zone is being set up");
+}
+
+/// A neighbour in a chain: writes down what it is asked. It has made an interface with an address, or passes on what
+/// others made.
+const NEIGHBOUR: &str = r#"#!/bin/sh
+asked=$(tr -d '\n')
+echo "${0##*/} $CNI_COMMAND $asked" >> "${0%/*}/asked"
+[ "$CNI_COMMAND" = ADD ] || exit 0
+version=$(echo "$asked" | sed 's/.*"cniVersion":"\([^"]*\)".*/\1/')
+case ${0##*/} in
+before) echo "{\"cniVersion\":\"$version\",\"interfaces\":[{\"name\":\"first0\",\"sandbox\":\"$CNI_NETNS\"}],
+        \"ips\":[{\"version\":\"4\",\"interface\":0,\"address\":\"192.0.2.9/32\"}]}" ;;
+behind) echo "$asked" | sed 's/.*"prevResult":\(.*\),"type":"behind".*/\1/' ;;
+esac
+"#;
+
+/// Who was asked for what.
+fn verbs(asked: &[String]) -> Vec<String> {
+    asked.iter().map(|line| line.split(" {").next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_every_version_a_pod_is_attached_between_what_other_plugins_do() {
+    let world = World::new().await;
+    let uid = world.pod("a").await;
+    let sandbox = world.sandbox("a", &uid);
+    let dir = tempfile::tempdir().unwrap();
+    let client = driven(dir.path(), &sandbox);
+    std::fs::create_dir(&client.tool.configuration).unwrap();
+    for name in ["before", "behind"] {
+        let script = dir.path().join(name);
+        std::fs::write(&script, NEIGHBOUR).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let asked = || {
+        let file = dir.path().join("asked");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, "").unwrap();
+        text.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    for version in Version::ALL.map(Version::as_str) {
+        let list = json!({
+            "cniVersion": version,
+            "name": conflist::NETWORK,
+            "plugins": [
+                {"type": "before"},
+                {"type": "netferry-cni", "socket": world.socket()},
+                {"type": "behind"},
+            ],
+        });
+        let file = client.tool.configuration.join("10-netferry.conflist");
+        std::fs::write(file, list.to_string()).unwrap();
+
+        let result = client.adds();
+        assert_eq!(result["cniVersion"], version);
+        let on =
+            |ip: &Value| result["interfaces"][ip["interface"].as_u64().unwrap() as usize]["name"].clone();
+        let ips = result["ips"].as_array().unwrap();
+        let found: Vec<_> = ips.iter().map(|ip| (ip["address"].as_str().unwrap(), on(ip))).collect();
+        assert_eq!(found[0], ("192.0.2.9/32", json!("first0")), "{version}: {result}");
+        assert_eq!(found[1], ("10.244.1.4/24", json!("eth0")), "{version}: {result}");
+        let last = asked().pop().unwrap();
+        assert!(last.starts_with("behind ADD") && last.contains("10.244.1.4/24"), "{version}: {last}");
+
+        client.works("check");
+        node::run(&sandbox.kernel, "ip address del 10.244.1.4/24 dev eth0");
+        client.fails("check", &sandbox.netns, "10.244.1.4/24");
+        // One that fails ends the chain.
+        assert_eq!(verbs(&asked()), ["before CHECK", "behind CHECK", "before CHECK"], "{version}");
+
+        client.works("del");
+        assert!(world.claims("a").is_empty(), "{version}");
+        assert_eq!(verbs(&asked()), ["behind DEL", "before DEL"], "{version}");
+        client.works("add");
+        client.works("gc");
+        assert!(world.claims("a").is_empty(), "{version}: nothing that is not kept stays");
+        let collected = asked().iter().any(|line| line.starts_with("behind GC"));
+        assert_eq!(collected, version == Version::V1_1.as_str(), "{version}");
+    }
 }

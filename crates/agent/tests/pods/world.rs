@@ -528,8 +528,14 @@ impl Sandbox {
 
 /// Does one datagram, sent once, arrive?
 pub(crate) fn first_packet_arrives(from: &Sandbox, to: &Sandbox, address: IpAddr) -> bool {
+    packet_arrives(from, to, address, Duration::from_secs(60))
+}
+
+/// Does a datagram arrive within this time?
+pub(crate) fn packet_arrives(from: &Sandbox, to: &Sandbox, address: IpAddr, within: Duration) -> bool {
     let any: IpAddr = if address.is_ipv4() { "0.0.0.0".parse().unwrap() } else { "::".parse().unwrap() };
     let (sender, receiver) = (from.socket(any), to.socket(address));
+    receiver.set_read_timeout(Some(within)).unwrap();
     sender.send_to(b"first", receiver.local_addr().unwrap()).unwrap();
     receiver.recv_from(&mut [0; 16]).is_ok()
 }
