@@ -52,21 +52,31 @@ impl World {
 
     /// A Service of port 80 at this address, and who answers on 8080.
     pub(crate) async fn put_service(&self, name: &str, address: &str, backends: &[&str]) {
+        self.put_service_of("TCP", name, address).await;
+        self.put_slice(name, backends).await;
+    }
+
+    /// A Service of a protocol, without backends.
+    pub(crate) async fn put_service_of(&self, protocol: &str, name: &str, address: &str) {
         self.put(
             "v1",
             "Service",
             "services",
             json!({
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"clusterIP": address, "ports": [{"port": 80, "targetPort": 8080}]},
+                "spec": {"clusterIP": address, "ports": [{"protocol": protocol, "port": 80, "targetPort": 8080}]},
             }),
         )
         .await;
-        self.put_slice(name, backends).await;
     }
 
     /// Who answers for a Service.
     pub(crate) async fn put_slice(&self, service: &str, backends: &[&str]) {
+        self.put_slice_of("TCP", service, backends).await;
+    }
+
+    /// Who answers for a Service of a protocol.
+    pub(crate) async fn put_slice_of(&self, protocol: &str, service: &str, backends: &[&str]) {
         let endpoint = |address: &&str| json!({"addresses": [address], "conditions": {"ready": true}});
         self.put(
             "discovery.k8s.io/v1",
@@ -78,7 +88,7 @@ impl World {
                     "labels": {"kubernetes.io/service-name": service},
                 },
                 "addressType": "IPv4",
-                "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+                "ports": [{"name": "", "port": 8080, "protocol": protocol}],
                 "endpoints": backends.iter().map(endpoint).collect::<Vec<_>>(),
             }),
         )

@@ -144,6 +144,14 @@ async fn services_and_policies_in_the_api_become_rows_and_go_with_their_objects(
     .await;
     let names = world.nbctl(&["--bare", "--columns=name", "list", "load_balancer"]).unwrap();
     assert!(names.contains("Service_default/web_TCP_cluster"), "{names}");
+    world.put_service_of("SCTP", "signal", "10.96.0.11").await;
+    world.put_slice_of("SCTP", "signal", &["10.244.1.5"]).await;
+    until("a load balancer of SCTP that OVN accepts", async || {
+        let find = ["--bare", "--columns=vips", "find", "load_balancer", "protocol=sctp"];
+        let taken = world.sbctl(&find).filter(lb("10.244.1.5:8080"));
+        taken.filter(lb("10.96.0.11:80"))
+    })
+    .await;
     world.delete("v1", "Service", "services", "default", "web").await;
     until("no load balancer", async || world.nbctl(&["lb-list"]).filter(|all| !all.contains("10.96.0.10")))
         .await;

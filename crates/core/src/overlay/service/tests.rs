@@ -309,6 +309,31 @@ fn both_families_of_a_dual_stack_service_have_backends_of_their_own() {
     );
 }
 
+#[test]
+fn a_port_of_another_protocol_has_load_balancers_of_its_own() {
+    let lab = lab(2, 1);
+    let mut service = node_port(&lab);
+    let signal = ("signal".to_owned(), Protocol::Sctp);
+    let (name, protocol) = signal.clone();
+    service.ports.push(ServicePort { name, protocol, port: port(80), node_port: Some(port(30080)) });
+    let mut slices = two();
+    let (name, protocol) = signal;
+    slices[0].ports.push(SlicePort { name, protocol, port: port(3868) });
+    let rows = lab.zone("n0").rows_of_service(&service, &slices);
+    assert_eq!(
+        shown(&rows),
+        [
+            "Service_ns/web_SCTP_cluster 10.96.0.10:80 -> 10.244.0.3:3868 10.244.1.3:3868",
+            "Service_ns/web_SCTP_node_switch_n0 172.18.0.1:30080 -> 10.244.0.3:3868 10.244.1.3:3868",
+            "Service_ns/web_TCP_cluster 10.96.0.10:80 -> 10.244.0.3:8080 10.244.1.3:8080",
+            "Service_ns/web_TCP_node_switch_n0 172.18.0.1:30080 -> 10.244.0.3:8080 10.244.1.3:8080",
+        ]
+    );
+    let sctp = &rows.load_balancers["Service_ns/web_SCTP_cluster"];
+    assert_eq!(sctp.protocol, Protocol::Sctp);
+    assert!(!sctp.options.contains_key("ct_flush"), "a connection is not cut while its backend finishes");
+}
+
 fn any_endpoint() -> impl Strategy<Value = Endpoint> {
     let address = prop_oneof![
         (0_u8..3, 3_u8..9).prop_map(|(node, host)| IpAddr::from([10, 244, node, host])),
