@@ -180,7 +180,7 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     let settings = netferry_operator::Settings {
         namespace: "netferry".into(),
         identity: "tested".into(),
-        timing: Timing::of(Duration::from_secs(3)).expect("a timing"),
+        timing: Timing::of(Duration::from_secs(15)).expect("a timing"),
         overlay: netferry_operator::overlay::Settings::default(),
         rollout: netferry_operator::rollout::Settings::default(),
         listen: None,

@@ -12,7 +12,7 @@ use netferry_agent::host_init::{Done, InitError, Options, Record, keep, prepare,
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;
 
-use crate::world::{Switch, Wire, add_wire, answers, ip, name, run, until};
+use crate::world::{PATIENT, Switch, Wire, add_wire, answers, ip, name, run, until};
 
 /// What `/etc/network/interfaces` says, carried out.
 const CONFIGURED: &str = "
@@ -82,10 +82,10 @@ fn configuration(kernel: &Kernel, link: &str) -> Vec<String> {
 
 fn talk(wire: &Wire) {
     for address in ["172.30.0.2", "172.30.0.3", "fd00:172:30::2"] {
-        assert!(answers(&wire.peer, &wire.host, ip(address), 25), "{address} does not answer");
+        assert!(answers(&wire.peer, &wire.host, ip(address), PATIENT), "{address} does not answer");
     }
     for address in ["172.30.255.254", "fd00:172:30::fffe"] {
-        assert!(answers(&wire.host, &wire.peer, ip(address), 25), "{address} is not reached");
+        assert!(answers(&wire.host, &wire.peer, ip(address), PATIENT), "{address} is not reached");
     }
 }
 
@@ -249,7 +249,7 @@ async fn what_the_network_service_puts_on_the_uplink_later_moves_too() {
             && configuration(&wire.host, "eth0").is_empty()
     })
     .await;
-    assert!(answers(&wire.peer, &wire.host, ip("172.30.0.9"), 25));
+    assert!(answers(&wire.peer, &wire.host, ip("172.30.0.9"), PATIENT));
 
     // The switch takes its links with it and makes them again.
     let before = configuration(&wire.host, "br-ex");
@@ -272,7 +272,7 @@ async fn a_stream_of_datagrams_hardly_notices_the_move() {
     let switch = Switch::start(&wire.host).await;
     let open = |kernel: &Kernel, address| {
         let socket = kernel.namespace().run(|| std::net::UdpSocket::bind((ip(address), 0))).unwrap().unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket
     };
     let (server, client) = (open(&wire.host, "172.30.0.2"), open(&wire.peer, "172.30.255.254"));
@@ -297,8 +297,8 @@ async fn a_stream_of_datagrams_hardly_notices_the_move() {
     done.store(true, Ordering::Relaxed);
     let (lost, received) = meter.join().unwrap();
     assert!(received > 10, "{received} came through");
-    // each that is lost stands for a tenth of a second
-    assert!(lost <= 10, "{lost} were lost");
+    // each that is lost stands for a second
+    assert!(lost <= 5, "{lost} were lost");
 }
 
 /// Prepares the host, and keeps it as an agent does.

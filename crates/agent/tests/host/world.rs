@@ -72,6 +72,9 @@ pub(crate) fn try_run(kernel: &Kernel, command: &str) -> Result<String, String> 
     }
 }
 
+/// Enough tries for a busy machine: a minute.
+pub(crate) const PATIENT: usize = 300;
+
 /// Does a datagram get from one namespace to an address of the other, and the answer back? Asks `tries` times.
 pub(crate) fn answers(client: &Kernel, server: &Kernel, address: IpAddr, tries: usize) -> bool {
     let open = |kernel: &Kernel, ip: IpAddr| {

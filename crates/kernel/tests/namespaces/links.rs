@@ -149,7 +149,7 @@ fn a_pair_is_born_across_two_namespaces_and_carries_packets() {
     pair.there.addresses().converge(&[address(pair.index_there, "10.9.0.2/24")], &mark()).unwrap();
     let socket = pair.there.namespace().run(|| std::net::UdpSocket::bind("10.9.0.2:7")).unwrap().unwrap();
     let sender = pair.here.namespace().run(|| std::net::UdpSocket::bind("10.9.0.1:0")).unwrap().unwrap();
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
     sender.send_to(b"hello", "10.9.0.2:7").unwrap();
     let mut buffer = [0; 16];
     let (length, from) = socket.recv_from(&mut buffer).unwrap();

@@ -126,7 +126,7 @@ fn a_flow_leaves_a_removed_backend() {
     let listen = |at: &str| {
         let at = at.to_owned();
         let socket = there.namespace().run(move || UdpSocket::bind(at)).unwrap().unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket
     };
     let (old, new) = (listen("10.9.0.2:53"), listen("10.9.0.3:53"));

@@ -16,7 +16,7 @@ async fn until(watch: &mut Watch, what: &str, wanted: impl Fn(&Event) -> bool) -
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), found).await.unwrap_or_else(|_| panic!("no event: {what}"))
+    tokio::time::timeout(Duration::from_secs(60), found).await.unwrap_or_else(|_| panic!("no event: {what}"))
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn an_overrun_ends_in_a_resync_and_the_watch_goes_on() {
     let mut events = vec![];
     loop {
         let event =
-            tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("a resync").unwrap();
+            tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("a resync").unwrap();
         let resync = event == Event::Resync;
         events.push(event);
         if resync {
