@@ -300,10 +300,14 @@ impl Driver {
     /// Waits for what is under way, but not for ever, and closes the accounts.
     fn drain(&mut self, patience: Duration, events: &mut Events) {
         let end = self.ground.now() + patience;
-        while self.ground.now() < end
-            && counted(&mut self.flows).any(|running| running.under_way(&mut self.ground))
-        {
+        loop {
+            // What came while the machine stood still waits to be read: it is read before it can be called lost.
             self.step(DRAIN_STEP, events);
+            let late = self.ground.now();
+            let over = late >= end && (events.is_empty() || late >= end + patience);
+            if over || !counted(&mut self.flows).any(|running| running.under_way(&mut self.ground)) {
+                break;
+            }
         }
         let now = self.ground.now();
         for running in &mut self.flows {

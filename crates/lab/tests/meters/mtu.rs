@@ -80,7 +80,7 @@ fn a_black_hole_is_found_by_what_is_too_large_for_it() {
     ];
     let meter = Meter::start(flows).unwrap();
     until(&meter, "forty of each", sent_at_least(40));
-    let report = meter.finish(std::time::Duration::from_millis(500)).unwrap();
+    let report = meter.finish(PATIENCE).unwrap();
     let full = &report.flow("full").unwrap().forward;
     assert_eq!((full.received, full.lost, full.largest_sent), (0, full.sent, 1500), "{report}");
     for name in ["mixed", "echo"] {

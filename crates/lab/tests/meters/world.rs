@@ -144,6 +144,7 @@ pub(crate) fn only(report: &Report) -> &FlowReport {
     &report.flows[0]
 }
 
+/// For what is under way at the end, after the last that came.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One rule that does something to what it selects, and counts it.
