@@ -121,9 +121,11 @@ impl Part {
         }
     }
 
-    /// Kills the one at a place, without a goodbye.
+    /// Kills the one at a place, without a goodbye. With an agent goes its whole process group, as a service manager
+    /// ends it: what the agent started for its node is to outlive that.
     pub fn kill(self, lab: &Lab, place: &str) -> Result<Killed> {
-        let script = format!("pid=$({}) && kill -9 $pid && echo $pid", self.finder());
+        let whole = if self == Part::Agent { "-" } else { "" };
+        let script = format!("pid=$({}) && kill -9 {whole}$pid && echo $pid", self.finder());
         let done = lab.exec(place, "sh", &["-c", &script])?;
         if !done.status.success() {
             let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();

@@ -207,7 +207,9 @@ pub(crate) fn started(pid: i32) -> Option<u64> {
     // The name of the program, in parentheses, may hold anything.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let ended = matches!(fields.next()?, "Z" | "X");
-    if ended { None } else { fields.nth(18)?.parse().ok() }
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    // A process whose first thread has ended looks ended too; the last thread ends the others of its namespace.
+    if ended && threads <= 1 { None } else { fields.nth(1)?.parse().ok() }
 }
 
 #[cfg(test)]

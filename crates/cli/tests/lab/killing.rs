@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use netferry_lab::kills::{self, Part};
 use netferry_lab::meter::{Limits, Report};
 
-use crate::bench;
+use crate::bench::{self, said};
+use crate::footprint::Footprint;
 use crate::stage::{SOME, Stage};
 
 /// Of every flow. Together they are some hundred a second through each switch, so that every outage is met by one of
@@ -40,6 +41,9 @@ async fn killing_any_part_of_a_cluster_loses_no_packet_and_everything_converges(
         Part::ALL.into_iter().filter(|part| part.limits().is_some_and(|limits| limits.lost == 0)).collect();
     assert_eq!(strict.len(), 7, "{strict:?}");
     let mut log = String::new();
+    let daemons = || said(&stage.lab, one, &["sh", "-c", "cat /run/ovn/*.pid"]);
+    let before = daemons();
+    assert_eq!(before.lines().count(), 4, "{before}");
     let report = stage.measured(|meter| {
         let mut at = |what: &str| {
             let now = meter.snapshot().expect("a snapshot").elapsed_ms;
@@ -49,6 +53,9 @@ async fn killing_any_part_of_a_cluster_loses_no_packet_and_everything_converges(
             let place = if part.on_nodes() { one } else { "control" };
             at(part.word());
             stage.kill(part, place);
+            if part == Part::Agent {
+                assert_eq!(daemons(), before, "the zone's daemons outlive the agent's process group");
+            }
             stage.pass(meter);
         }
         at("the API, for ten seconds, and then the agent,");
@@ -71,4 +78,8 @@ async fn killing_any_part_of_a_cluster_loses_no_packet_and_everything_converges(
     let dead: Vec<&str> = dead.map(|flow| flow.name.as_str()).collect();
     assert!(dead.is_empty(), "flows that did not come back after the switch was killed: {dead:?}");
     stage.converges();
+
+    let made = Footprint::of(&stage.lab);
+    stage.lab.down().expect("down");
+    assert_eq!(made.left(), Vec::<String>::new());
 }

@@ -46,6 +46,32 @@ fn a_lab_whose_process_was_killed_is_removed_by_down_and_replaced_by_up() {
 }
 
 #[test]
+fn a_lab_killed_while_it_comes_up_or_goes_down_leaves_nothing_either() {
+    let options = bare(2);
+    // It answers, and its nodes boot.
+    let lab = Lab::up(&options).unwrap_or_else(|error| panic!("{}", error.chain()));
+    let made = Footprint::of(&lab);
+    let runner = lab.state().runner().expect("a runner").pid;
+    kill(Pid::from_raw(runner), Signal::SIGKILL).expect("the lab's process is there");
+    assert!(Lab::remove(&options.root, &options.name).expect("removed"));
+    assert_eq!(made.left(), Vec::<String>::new());
+
+    let lab = up(&options);
+    let made = Footprint::of(&lab);
+    let mut down = Command::new(&options.program)
+        .args(["lab", "down", "--name", options.name.as_str()])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("netferry runs");
+    let whole = made.left().len();
+    until("the end of some of it", || made.left().len() < whole);
+    down.kill().expect("it is there, or has ended");
+    down.wait().expect("it ends");
+    Lab::remove(&options.root, &options.name).expect("removed");
+    assert_eq!(made.left(), Vec::<String>::new());
+}
+
+#[test]
 fn killing_a_node_or_the_api_server_keeps_the_lab_whole_and_down_leaves_nothing() {
     let lab = up(&bare(2));
     let server = || lab.status().expect("status").programs["apiserver"].starts;
