@@ -1,4 +1,4 @@
-//! The way in from outside: a port of every node, behind which one of the table's pods answers.
+//! The way in from outside: ports of every node, behind which one of the table's pods answers.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -26,8 +26,11 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Door {
     /// The node.
     pub node: String,
-    /// Whether the pod is on that node; else the node hands on what it gets.
+    /// Whether the pod is on that node.
     pub local: bool,
+    /// Whether the pod sees who asks, and only nodes with such a pod answer: `externalTrafficPolicy: Local`. Else a
+    /// node without one hands on what it gets, and every node speaks for who asks.
+    pub seen: bool,
     /// By which protocol it is asked.
     pub protocol: Protocol,
     /// Where it is.
@@ -37,7 +40,8 @@ pub struct Door {
 impl Display for Door {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let pod = if self.local { "a pod of its own" } else { "a pod of another" };
-        write!(f, "{:?} {} of {}, to {pod}", self.protocol, self.at, self.node)
+        let seen = if self.seen { ", which sees who asks" } else { "" };
+        write!(f, "{:?} {} of {}, to {pod}{seen}", self.protocol, self.at, self.node)
     }
 }
 
@@ -50,47 +54,82 @@ pub struct Doors {
 }
 
 impl Table {
-    /// Gives the pod x/a a port on every node, for both protocols and in every family.
+    /// Gives the pod x/a ports on every node, for both protocols and in every family, with either policy for what
+    /// comes from outside.
     pub async fn doors(&self, lab: &Lab) -> Result<Doors> {
-        let namespace = self.world.namespace(POD.namespace);
-        let services: Api<Service> = Api::namespaced(self.client.clone(), &namespace);
-        let ports: Vec<_> = ["TCP", "UDP"]
-            .map(|protocol| json!({"name": protocol.to_lowercase(), "port": PORTS[0], "protocol": protocol}))
-            .into();
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "door", "namespace": namespace},
-            "spec": {
-                "type": "NodePort",
-                "ipFamilyPolicy": "PreferDualStack",
-                "selector": {"pod": POD.name.to_string()},
-                "ports": ports,
-            },
-        });
-        let made = services
-            .patch("door", &PatchParams::apply("policy-table").force(), &Patch::Apply(&service))
-            .await
-            .during(format!("making service {namespace}/door"))?;
-        let ports = made.spec.and_then(|spec| spec.ports).unwrap_or_default();
+        let nodes = lab.status()?.nodes;
         let mut all = Vec::new();
-        for node in lab.status()?.nodes {
-            for (protocol, name) in [(Protocol::Tcp, "TCP"), (Protocol::Udp, "UDP")] {
-                let port = ports
-                    .iter()
-                    .filter(|port| port.protocol.as_deref() == Some(name))
-                    .find_map(|port| u16::try_from(port.node_port?).ok())
-                    .ok_or_else(|| {
-                        LabError::Refused(format!("service {namespace}/door got no {name} port of the nodes"))
-                    })?;
-                all.extend(node.addresses.iter().map(|net| Door {
+        for seen in [false, true] {
+            for (protocol, port) in self.door(seen).await? {
+                let of_node = nodes.iter().flat_map(|node| node.addresses.iter().map(move |net| (node, net)));
+                all.extend(of_node.map(|(node, net)| Door {
                     node: node.name.to_string(),
                     local: self.nodes.get(&POD).is_some_and(|of_pod| *of_pod == node.name.to_string()),
+                    seen,
                     protocol,
                     at: SocketAddr::new(net.addr(), port),
                 }));
             }
         }
         Ok(Doors { outside: in_lab::place(lab, "outside")?, all })
+    }
+
+    /// A Service with a port on every node for each protocol.
+    async fn door(&self, seen: bool) -> Result<Vec<(Protocol, u16)>> {
+        let (name, policy) = if seen { ("door-seen", "Local") } else { ("door", "Cluster") };
+        let namespace = self.world.namespace(POD.namespace);
+        let services: Api<Service> = Api::namespaced(self.client.clone(), &namespace);
+        let protocols = [(Protocol::Tcp, "TCP"), (Protocol::Udp, "UDP")];
+        let ports = protocols.map(
+            |(_, protocol)| json!({"name": protocol.to_lowercase(), "port": PORTS[0], "protocol": protocol}),
+        );
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "type": "NodePort",
+                "externalTrafficPolicy": policy,
+                "ipFamilyPolicy": "PreferDualStack",
+                "selector": {"pod": POD.name.to_string()},
+                "ports": ports,
+            },
+        });
+        let made = services
+            .patch(name, &PatchParams::apply("policy-table").force(), &Patch::Apply(&service))
+            .await
+            .during(format!("making service {namespace}/{name}"))?;
+        let made = made.spec.and_then(|spec| spec.ports).unwrap_or_default();
+        let of = |(protocol, word): (Protocol, &str)| {
+            let port = made
+                .iter()
+                .filter(|port| port.protocol.as_deref() == Some(word))
+                .find_map(|port| u16::try_from(port.node_port?).ok());
+            port.map(|port| (protocol, port)).ok_or_else(|| {
+                LabError::Refused(format!("service {namespace}/{name} got no {word} port of the nodes"))
+            })
+        };
+        protocols.into_iter().map(of).collect()
+    }
+}
+
+/// What is open from outside in a scenario: its title, and which doors.
+pub type Expected = (&'static str, fn(&Door) -> bool);
+
+/// Scenarios that are looked at from outside, one after another. Open first: what is shut because nobody made it yet
+/// proves nothing.
+pub const FROM_OUTSIDE: [Expected; 4] = [
+    (FREE, Door::leads_anywhere),
+    ("a policy that selects all pods and allows nothing isolates a whole namespace", |_| false),
+    // Who is spoken for by a node has the node's address, which nobody let in.
+    ("what comes from outside the cluster is let in by its address", |door| door.seen && door.local),
+    (FREE, Door::leads_anywhere),
+];
+const FREE: &str = "without a policy everything reaches everything";
+
+impl Door {
+    /// Whether there is a pod behind it at all.
+    fn leads_anywhere(&self) -> bool {
+        self.local || !self.seen
     }
 }
 
@@ -110,12 +149,16 @@ impl Doors {
         Ok(self.all.iter().cloned().zip(outcomes.into_iter().map(open)).collect())
     }
 
-    /// Asks until all of them are open, or all are closed; tells those that are not when the patience ends.
-    pub async fn until(&self, open: bool, patience: Duration) -> Result<Vec<Door>> {
+    /// Asks until those are open that shall be, and no others; tells which are not so when the patience ends.
+    pub async fn until(&self, open: impl Fn(&Door) -> bool, patience: Duration) -> Result<Vec<Door>> {
         let end = Instant::now() + patience;
         loop {
-            let wrong: Vec<Door> =
-                self.ask()?.into_iter().filter(|(_, is)| *is != open).map(|(door, _)| door).collect();
+            let wrong: Vec<Door> = self
+                .ask()?
+                .into_iter()
+                .filter(|(door, is)| *is != open(door))
+                .map(|(door, _)| door)
+                .collect();
             if wrong.is_empty() || Instant::now() >= end {
                 return Ok(wrong);
             }

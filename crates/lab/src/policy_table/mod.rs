@@ -18,7 +18,7 @@ mod scenario;
 mod tests;
 
 pub use cell::{Cell, PORTS, PodId, cells};
-pub use doors::{Door, Doors};
+pub use doors::{Door, Doors, Expected, FROM_OUTSIDE};
 pub use evidence::gather;
 pub use expect::{Expectation, NotAnExpectation};
 pub use raise::raise;
