@@ -48,7 +48,8 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         row(notes, part.word(), count, &back, &report);
         // What one may cost is allowed each time.
         let each = u64::try_from(count).unwrap_or(1);
-        let limits = part.limits().map(|one| Limits { lost: one.lost.saturating_mul(each), ..one });
+        let one = part.limits().unwrap_or_else(|| absence(&report, slowest));
+        let limits = Limits { lost: one.lost.saturating_mul(each), ..one };
         judge(notes, part.word(), &report, limits);
         stage.converges();
     }
@@ -66,7 +67,7 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     });
     let back = format!("gone for {:.0} s", away.as_secs_f32());
     row(notes, "API, and every agent while it is gone", 1, &back, &report);
-    judge(notes, "API gone", &report, Part::ApiServer.limits());
+    judge(notes, "API gone", &report, Part::ApiServer.limits().expect("it carries no packets"));
     stage.converges();
     notes.line("");
     notes.line(
@@ -84,8 +85,15 @@ fn row(notes: &mut Notes, what: &str, count: usize, back: &str, report: &Report)
     ));
 }
 
-fn judge(notes: &mut Notes, what: &str, report: &Report, limits: Option<Limits>) {
-    let Some(limits) = limits else { return };
+/// What the absence of something that carries packets may cost: those that come meanwhile, and until its flows are
+/// back.
+fn absence(report: &Report, away: Duration) -> Limits {
+    let a_second = report.totals.sent as f64 * 1000.0 / report.elapsed_ms as f64;
+    let lost = a_second * (away + Duration::from_secs(1)).as_secs_f64();
+    Limits { lost: lost as u64, gap: Some(away + Duration::from_secs(2)) }
+}
+
+fn judge(notes: &mut Notes, what: &str, report: &Report, limits: Limits) {
     let problems = report.verdict(limits).problems;
     if let Some(first) = problems.first() {
         notes.problem(format!("{what}: {first} (and {} more)", problems.len() - 1));

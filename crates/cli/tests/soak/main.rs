@@ -47,13 +47,14 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 16] = [
+const SCENARIOS: [&Scenario; 17] = [
     &kills::SCENARIO,
     &kernel_datapath::SCENARIO,
     &tampering::SCENARIO,
     &policies::SCENARIO,
     &services::SCENARIO,
     &paths::DUAL,
+    &paths::FOUR,
     &paths::SIX,
     &paths::KUBE,
     &paths::TEN,

@@ -18,6 +18,12 @@ pub(crate) const DUAL: Scenario = Scenario {
     run: |notes| run(notes, Options { families: Families::Dual, ..options(3) }).boxed_local(),
 };
 
+pub(crate) const FOUR: Scenario = Scenario {
+    name: "paths-v4",
+    shows: "The same with IPv4 alone.",
+    run: |notes| run(notes, Options { families: Families::V4, ..options(3) }).boxed_local(),
+};
+
 pub(crate) const SIX: Scenario = Scenario {
     name: "paths-v6",
     shows: "The same with IPv6 alone.",
@@ -38,7 +44,7 @@ pub(crate) const KUBE: Scenario = Scenario {
 
 pub(crate) const TEN: Scenario = Scenario {
     name: "paths-10-nodes",
-    shows: "The same with ten nodes.",
+    shows: "The same with ten nodes, hosts and pods across of every pair of them.",
     run: |notes| run(notes, Options { families: Families::Dual, ..options(10) }).boxed_local(),
 };
 

@@ -10,8 +10,10 @@ use crate::meter::{Flow, Place, RATE, Sizes, Traffic};
 /// Packets per second of all flows together where no rate is given: what a lab on two cores carries without being
 /// measured by its own load.
 pub const BUDGET: u32 = 2000;
-/// Up to so many nodes every pair is measured; of more, each with the next.
+/// Up to so many nodes every pair is measured on every kind of path; of more, each with the next.
 const EVERY_PAIR: usize = 4;
+/// Up to so many nodes every pair of hosts and of their pods is measured straight: each pair has a tunnel of its own.
+const EVERY_TUNNEL: usize = 10;
 
 /// Which flows are wanted.
 #[derive(Clone, Debug)]
@@ -129,13 +131,14 @@ fn legs(sites: &Sites) -> Vec<Leg<'_>> {
             }
         }
     }
-    for (node, other) in pairs(&sites.nodes) {
+    for (node, other) in pairs(&sites.nodes, EVERY_TUNNEL) {
         legs.push(Leg::straight(Kind::HostHost, node.end(), other.end()));
-        let (Some(pod), Some(theirs)) = (sites.pods_on(&node.name).next(), sites.pods_on(&other.name).next())
-        else {
-            continue;
-        };
-        legs.push(Leg::straight(Kind::PodPodAcross, pod.end(), theirs.end()));
+        if let Some((pod, theirs)) = sites.first_pods(node, other) {
+            legs.push(Leg::straight(Kind::PodPodAcross, pod.end(), theirs.end()));
+        }
+    }
+    for (node, other) in pairs(&sites.nodes, EVERY_PAIR) {
+        let Some((pod, theirs)) = sites.first_pods(node, other) else { continue };
         legs.push(Leg::straight(Kind::PodHost, pod.end(), other.end()));
         legs.push(Leg::straight(Kind::HostPod, node.end(), theirs.end()));
         let Some(service) = sites.service_of(theirs) else { continue };
@@ -152,9 +155,9 @@ fn legs(sites: &Sites) -> Vec<Leg<'_>> {
     legs
 }
 
-/// Ordered pairs of nodes.
-fn pairs(nodes: &[Node]) -> Vec<(&Node, &Node)> {
-    let every = nodes.len() <= EVERY_PAIR;
+/// Ordered pairs of nodes: all of at most so many nodes, else each with the next.
+fn pairs(nodes: &[Node], all_of: usize) -> Vec<(&Node, &Node)> {
+    let every = nodes.len() <= all_of;
     let mut pairs = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         for (there, other) in nodes.iter().enumerate() {
@@ -313,6 +316,11 @@ mod tests {
     fn of_many_nodes_each_is_measured_to_the_next_and_the_budget_is_kept() {
         let flows = flows(&sites(100, true), &Selection::default());
         assert_eq!(by_kind(&flows)["host-host"], 100 * 6);
+        let ten = super::flows(&sites(10, true), &Selection::default());
+        let counts = by_kind(&ten);
+        for (kind, ways) in [("host-host", 90), ("pod-pod-across", 90), ("host-pod", 10 + 10)] {
+            assert_eq!(counts[kind], ways * 6, "{kind}");
+        }
         assert!(flows.iter().all(|flow| flow.rate == 1));
         let few = super::flows(
             &sites(1, false),

@@ -78,6 +78,11 @@ impl Sites {
         self.pods.iter().filter(move |pod| pod.node == node)
     }
 
+    /// The first pods of two nodes, where both have some.
+    pub(super) fn first_pods<'a>(&'a self, node: &'a Node, other: &'a Node) -> Option<(&'a Pod, &'a Pod)> {
+        Some((self.pods_on(&node.name).next()?, self.pods_on(&other.name).next()?))
+    }
+
     /// A pod by its name.
     pub fn pod(&self, name: &str) -> Option<&Pod> {
         self.pods.iter().find(|pod| pod.name == name)
