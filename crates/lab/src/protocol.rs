@@ -91,7 +91,8 @@ impl Fault {
     pub fn is_where(&self, other: &Fault) -> bool {
         match (self, other) {
             (Fault::Lose { end, peer, network, .. }, Fault::Lose { end: e, peer: p, network: n, .. }) => {
-                (end, peer, network) == (e, p, n)
+                let turned = peer.as_ref() == Some(e) && p.as_ref() == Some(end);
+                network == n && ((end, peer) == (e, p) || turned)
             }
             (Fault::Part { a, b, network }, Fault::Part { a: c, b: d, network: n }) => {
                 network == n && ((a, b) == (c, d) || (a, b) == (d, c))

@@ -1,6 +1,5 @@
 //! Nodes that come and go.
 
-use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use netferry_lab::{Lab, Name, NewNode, Role};
 
@@ -50,7 +49,7 @@ pub(super) fn add_node(lab: &Lab, args: &AddNodeArgs) -> Result<(), Failure> {
     let labels = args.label.iter().cloned().collect();
     let node = lab.add_node(NewNode { name: args.node.clone(), role, pool: args.pool.clone(), labels })?;
     eprintln!("{node} boots");
-    wait(lab, args.patience)
+    args.patience.wait(lab)
 }
 
 /// End a node and forget it: its disk, its Node object
@@ -80,7 +79,7 @@ pub(crate) struct RebootArgs {
 pub(super) fn reboot(lab: &Lab, args: &RebootArgs) -> Result<(), Failure> {
     lab.reboot(&args.node)?;
     eprintln!("{} boots", args.node);
-    wait(lab, args.patience)
+    args.patience.wait(lab)
 }
 
 /// Take a node's power away, without a goodbye, and boot it again
@@ -104,13 +103,5 @@ pub(super) fn power_cut(lab: &Lab, args: &PowerCutArgs) -> Result<(), Failure> {
     }
     lab.power_cut(&args.node)?;
     eprintln!("{} boots", args.node);
-    wait(lab, args.patience)
-}
-
-fn wait(lab: &Lab, patience: Patience) -> Result<(), Failure> {
-    if patience.time().is_zero() {
-        return Ok(());
-    }
-    let status = lab.wait_ready(patience.time(), |_| {})?;
-    if status.ready { Ok(()) } else { Err(Failure::Failed(anyhow!("the lab is not ready"))) }
+    args.patience.wait(lab)
 }

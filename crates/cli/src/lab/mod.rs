@@ -16,6 +16,7 @@ use netferry_lab::{Families, Lab, LabError, Name, Options};
 
 use crate::args::Format;
 use crate::exit::Failure;
+use crate::line::Line;
 
 pub(crate) use hidden::{ContainerArgs, LabRunArgs, container, node, run_lab};
 pub(crate) use up::{beside, missing_packages, progress};
@@ -119,8 +120,19 @@ struct Patience {
 }
 
 impl Patience {
-    fn time(self) -> Duration {
-        Duration::from_secs(self.wait)
+    fn is_none(self) -> bool {
+        self.wait == 0
+    }
+
+    /// Waits until a lab is ready, and says what it waits for.
+    fn wait(self, lab: &Lab) -> Result<(), Failure> {
+        if self.is_none() {
+            return Ok(());
+        }
+        let mut line = Line::new();
+        let ready = lab.wait_ready(Duration::from_secs(self.wait), |waiting| progress(&mut line, waiting));
+        line.clear();
+        Ok(ready.map(drop)?)
     }
 }
 

@@ -87,17 +87,12 @@ pub(super) fn run(which: &Which, args: &UpArgs, format: Format) -> Result<(), Fa
     missing_packages()?;
     let began = Instant::now();
     let lab = Lab::up(&options)?;
-    if !args.patience.time().is_zero() {
-        let mut line = Line::new();
-        let ready = lab.wait_ready(args.patience.time(), |waiting| progress(&mut line, waiting));
-        line.clear();
-        ready.map_err(|error| {
-            let failure = Failure::from(error);
+    if !args.patience.is_none() {
+        args.patience.wait(&lab).inspect_err(|_| {
             eprintln!(
                 "the lab is left as it is: netferry lab status --name {0}, netferry lab down --name {0}",
                 which.name
             );
-            failure
         })?;
         eprintln!("lab {} is ready after {:.1} s", which.name, began.elapsed().as_secs_f32());
     }

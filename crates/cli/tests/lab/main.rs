@@ -2,6 +2,7 @@
 
 mod bench;
 mod change;
+mod commands;
 mod footprint;
 mod killing;
 mod kubectl;

@@ -38,6 +38,7 @@ fn exchange(lab: &Lab, nodes: [&str; 2]) {
 fn pods_of_two_namespaces_exchange_packets_also_after_reboots_and_down_leaves_nothing() {
     let lab = up(&options(3));
     exchange(&lab, ["node-1", "node-2"]);
+    crate::commands::metered(&lab);
     let address = ready(&lab, "red", "red-1");
 
     for how in ["reboot", "power cut"] {
@@ -77,6 +78,27 @@ fn pods_exchange_packets_with_the_real_control_plane() {
     let assets = netferry_testkit::assets().unwrap_or_else(|missing| panic!("{missing}"));
     let lab = up(&Options { control_plane: ControlPlane::Kube { assets }, ..options(2) });
     exchange(&lab, ["node-1", "node-2"]);
+
+    let agents = ["node-1", "node-2"].map(|node| (node, "[n]etferry .*agent --node", "netferry-agent"));
+    for (place, pattern, account) in agents.into_iter().chain([OPERATOR]) {
+        let whole = format!("system:serviceaccount:netferry:{account}");
+        assert_eq!(identity(&lab, place, pattern), whole, "with the rights that are deployed and no others");
+    }
+
+    let made = Footprint::of(&lab);
+    lab.down().expect("down");
+    assert_eq!(made.left(), Vec::<String>::new());
+}
+
+const OPERATOR: (&str, &str, &str) = ("control", "[n]etferry .* operator", "netferry-operator");
+
+/// Whom the API server takes a running program for.
+fn identity(lab: &Lab, place: &str, pattern: &str) -> String {
+    let script = format!(
+        r#"file=$(tr '\0' '\n' < /proc/$(pgrep -o -f "{pattern}")/cmdline | sed -n '/^--kubeconfig$/{{n;p}}') &&
+           kubectl --kubeconfig "$file" auth whoami -o 'jsonpath={{.status.userInfo.username}}'"#
+    );
+    said(lab, place, &["sh", "-c", &script])
 }
 
 #[test]
