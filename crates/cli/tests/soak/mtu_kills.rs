@@ -8,7 +8,7 @@ use netferry_lab::{Lab, LabError, Name, Result};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options, up};
-use crate::change::{LARGE, SMALL, measured, with_room, wrong};
+use crate::change::{LARGE, SMALL, measured, selection, with_room, wrong};
 use crate::mtu::{head, rows};
 use crate::notes::Notes;
 
@@ -38,7 +38,9 @@ const VICTIMS: [(&str, Victim); 5] = [
 ];
 
 async fn run(notes: &mut Notes) -> anyhow::Result<()> {
-    let lab = up(&with_room(options(3)));
+    let options = with_room(options(3));
+    let selection = selection(options.families);
+    let lab = up(&options);
     let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
     for (word, victim) in VICTIMS {
@@ -53,7 +55,7 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
                 struck.push(phase.to_owned());
                 strike(victim, &lab, &nodes, escort, node)
             };
-            let (report, back) = measured(&lab, sites, way, restart)?;
+            let (report, back) = measured(&lab, sites, &selection, way, restart)?;
             rows(notes, &report);
             if struck.len() != 2 {
                 notes.problem(format!("{word}: killed in {struck:?} only"));
