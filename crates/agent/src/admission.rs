@@ -20,7 +20,7 @@ use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone};
 use netferry_core::mtu::boot::Booted;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
-use netferry_core::overlay::topology::WayOut;
+use netferry_core::overlay::topology::Mode;
 use netferry_translate::machine::{NotAMachine, machine};
 use netferry_translate::mtu::{self as translate, APPLIED, RECORD};
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,6 @@ pub struct Door {
     pub data: PathBuf,
     /// What this boot runs at.
     pub running: Running,
-    /// How pods' packets leave the node.
-    pub way_out: WayOut,
     /// The cluster's networks.
     pub networks: watch::Receiver<Option<Written>>,
 }
@@ -229,7 +227,9 @@ impl Door {
         let encap = inner.filter_map(|address| address.address.parse().ok()).next();
         let encap = encap.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
         let most = Mtu::new(Mtu::MAX).expect("the largest there is");
-        self.way_out.room(most, encap).map_or(0, |room| most.bytes() - room.bytes())
+        let way_out = self.networks.borrow().as_ref().and_then(Written::way_out);
+        let way_out = way_out.unwrap_or_else(|| Mode::default().topology().way_out);
+        way_out.room(most, encap).map_or(0, |room| most.bytes() - room.bytes())
     }
 
     async fn node(&self) -> Result<Option<Node>, Trouble> {

@@ -11,7 +11,7 @@ use netferry_core::mtu::Envelope;
 use netferry_core::overlay::names;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::service::Forward;
-use netferry_core::overlay::topology::Topology;
+use netferry_core::overlay::topology::Mode;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_kernel::{IfName, Kernel};
 use netferry_ovs::client::LinkError;
@@ -117,20 +117,17 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = bridge_of_this_boot(&agent.config);
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());
-    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), served.clone());
+    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), networks_seen.clone(), served.clone());
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
-        let written = networks_seen.borrow_and_update().clone();
-        let sizes = *served.borrow_and_update();
-        // The ranges follow the cluster; the sizes are those of this boot, whatever is published meanwhile.
-        if let (Some(Ok(Some(Basis { networks, .. }))), Some(sizes)) =
-            (written.as_ref().map(Written::basis), sizes)
-            && session.as_ref().is_none_or(|session| (&session.networks, session.sizes) != (&networks, sizes))
+        let ground = Ground::known(networks_seen.borrow_and_update().as_ref(), *served.borrow_and_update());
+        if let Some(ground) = ground
+            && session.as_ref().is_none_or(|session| session.ground != ground)
         {
-            // What was built on other ranges ends before anything is built on these.
+            // What was built on another ends before anything is built on this one.
             drop(session.take());
-            session = Some(agent.session(networks, sizes, &cache));
+            session = Some(agent.session(ground, &cache));
         }
         tokio::select! {
             _ = networks_seen.changed() => {}
@@ -156,10 +153,25 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     }
 }
 
-/// Everything that is built on one set of ranges; ends when dropped.
-struct Session {
+/// What a session is built on. The ranges follow the cluster; the sizes are those of this boot, whatever is published
+/// meanwhile.
+#[derive(PartialEq)]
+struct Ground {
     networks: Networks,
+    mode: Mode,
     sizes: Envelope,
+}
+
+impl Ground {
+    fn known(written: Option<&Written>, sizes: Option<Envelope>) -> Option<Ground> {
+        let Basis { networks, mode, .. } = written?.basis().ok().flatten()?;
+        Some(Ground { networks, mode, sizes: sizes? })
+    }
+}
+
+/// Everything that is built on one ground; ends when dropped.
+struct Session {
+    ground: Ground,
     tasks: JoinSet<()>,
 }
 
@@ -228,7 +240,6 @@ impl Agent {
             namespace: self.config.namespace.clone(),
             data: self.config.paths.data.clone(),
             running: self.running.clone(),
-            way_out: Topology::multi_node().way_out,
             networks,
         };
         tasks.spawn(door.keep(serve));
@@ -278,6 +289,7 @@ impl Agent {
         tasks: &mut JoinSet<()>,
         kernel: &Arc<Kernel>,
         bridge: Option<&BridgeRecord>,
+        networks: watch::Receiver<Option<Written>>,
         served: watch::Receiver<Option<Envelope>>,
     ) {
         let (facts, seen) = watch::channel(None);
@@ -288,9 +300,9 @@ impl Agent {
             node: self.own.subscribe(),
         };
         let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
-        let way_out = Topology::multi_node().way_out;
         tasks.spawn(facts::observe(sources, facts));
-        tasks.spawn(facts::fit::keep(nodes.clone(), name.clone(), way_out, seen.clone(), served.clone()));
+        let fit = facts::fit::keep(nodes.clone(), name.clone(), seen.clone(), networks, served.clone());
+        tasks.spawn(fit);
         let named = |name: &str| IfName::new(name.to_owned()).ok();
         let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
         let (sizes, observed) = watch::channel(None);
@@ -311,16 +323,18 @@ impl Agent {
         tasks.spawn(facts::publish::publish(nodes, name, seen, self.own.subscribe()));
     }
 
-    fn session(&self, networks: Networks, sizes: Envelope, cache: &Cache) -> Session {
+    fn session(&self, ground: Ground, cache: &Cache) -> Session {
         let me = self.config.node.clone();
-        tracing::info!(node = %me, mtu = %sizes, datapath = ?self.datapath, "keeping the zone");
-        let basis = Basis { networks: networks.clone(), mtu: sizes.carries() };
+        let (topology, mode) = (ground.mode.topology(), ground.mode);
+        tracing::info!(node = %me, ?mode, mtu = %ground.sizes, datapath = ?self.datapath, "keeping the zone");
+        let basis = Basis { networks: ground.networks.clone(), mtu: ground.sizes.carries(), mode };
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
         let has_flows = *self.flows.borrow();
         let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows };
-        let model = Model::new(me.clone(), basis.networks.clone(), basis.mtu, facts);
-        let mut model = model.sending(sizes.pin());
-        let own = Own { name: me.clone(), chassis: self.chassis.clone() };
+        let tunnels = topology.way_out.tunnels;
+        let model = Model::new(me.clone(), basis.networks.clone(), topology, basis.mtu, facts);
+        let mut model = model.sending(ground.sizes.pin());
+        let own = Own { name: me.clone(), chassis: self.chassis.clone(), mode };
         if let Ok(node) = own.read(&basis.networks, &cache.node(me.as_str())) {
             model.hear(News::Node(node));
         }
@@ -329,7 +343,7 @@ impl Agent {
         let (outlook, requests) = (self.outlook.clone(), self.requests.clone());
         let mut keeper = Keeper::new(model, &self.stores, self.datapath, hearing, requests, outlook);
         keeper.resync = self.config.resync;
-        if self.datapath == Datapath::Userspace {
+        if tunnels && self.datapath == Datapath::Userspace {
             let tunnels = TunnelNeighbours::new(&self.config.paths.ovs_run, names::EXTERNAL_BRIDGE);
             let peers = keeper.know_tunnels(tunnels.clone());
             tasks.spawn(async move { tunnels.keep(peers).await });
@@ -338,7 +352,7 @@ impl Agent {
         tasks.spawn(tell(self.flows.clone(), heard.clone()));
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));
-        Session { networks, sizes, tasks }
+        Session { ground, tasks }
     }
 }
 

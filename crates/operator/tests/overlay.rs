@@ -354,3 +354,49 @@ async fn a_condition_tells_for_a_while_of_what_was_put_right() {
     assert!(lingered >= std::time::Duration::from_secs(25), "{lingered:?}");
     assert!(lingered <= std::time::Duration::from_secs(35), "{lingered:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_network_for_one_machine_is_published_as_such_and_a_second_node_is_refused() {
+    let cluster = Cluster::new().await;
+    let _operator = cluster.operator("a");
+    let spec = network(&[("10.244.0.0/16", 24)], &["10.96.0.0/16"]);
+    cluster.ask_with(&[("netferry.dev/topology", "single-node")], spec.clone()).await;
+    cluster.join("box").await;
+    let places = cluster.until_placed(1).await;
+    let published = cluster.published().await.expect("it was made");
+    let says = published.metadata.annotations.expect("annotations");
+    assert_eq!(says["netferry.dev/topology"], "single-node");
+    assert_eq!(published.status.expect("a status").cluster_network_mtu, Some(1500));
+
+    cluster.join("second").await;
+    let (reason, message) = cluster.until_condition("Degraded", "True").await;
+    assert_eq!(reason, "SingleNodeTaken");
+    assert!(message.starts_with("node second has no place in the overlay"), "{message}");
+    assert_eq!(cluster.events("Node", "second").await[0].0, "SingleNodeTaken");
+    assert_eq!(cluster.places().await, places, "nothing that worked is touched");
+    cluster.remove("second").await;
+    cluster.until_condition("Degraded", "False").await;
+
+    cluster.ask_with(&[("netferry.dev/topology", "multi-node")], spec).await;
+    let (reason, message) = cluster.until_condition("Degraded", "True").await;
+    assert_eq!(reason, "InvalidOperatorConfig");
+    assert!(message.contains("make a new cluster that is multi-node"), "{message}");
+    let published = cluster.published().await.expect("it is there");
+    assert_eq!(published.metadata.annotations.expect("annotations")["netferry.dev/topology"], "single-node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_published_before_anybody_lives_in_it_becomes_one_for_one_machine() {
+    let cluster = Cluster::usual().await;
+    let _operator = cluster.operator("a");
+    cluster.until_condition("Available", "True").await;
+    let spec = network(&[("10.244.0.0/16", 24)], &["10.96.0.0/16"]);
+    cluster.ask_with(&[("netferry.dev/topology", "single-node")], spec).await;
+    cluster
+        .until("the network is for one machine", async || {
+            let published = cluster.published().await?;
+            let says = published.metadata.annotations?.get("netferry.dev/topology").cloned()?;
+            (says == "single-node" && published.status?.cluster_network_mtu == Some(1500)).then_some(())
+        })
+        .await;
+}

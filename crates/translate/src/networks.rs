@@ -1,20 +1,29 @@
 //! The `Network` resources and the ranges of the cluster.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netferry_api::annotation::{Annotation, AnnotationError};
+use netferry_api::overlay::annotations::{NetworkTopology, TopologyMode};
 use netferry_api::overlay::{
     ClusterNetworkEntry, ConfigNetworkStatus, OperatorNetworkSpec, OvnKubernetesConfig,
 };
 use netferry_core::mtu::Mtu;
 use netferry_core::net::Family;
 use netferry_core::overlay::networks::{ClusterRange, Internal, Networks, Purpose, Refusal as Core};
+use netferry_core::overlay::topology::Mode;
 
 /// The prefix length of a node's subnet where a range does not say: what OpenShift's documentation promises.
 const HOST_PREFIX: (u8, u8) = (23, 64);
 
-/// The pods' MTU where nobody says: what fits a tunnel over Ethernet.
-pub const DEFAULT_MTU: u32 = 1400;
+/// The pods' MTU where nobody says: what fits a tunnel over Ethernet; without tunnels, what fits Ethernet.
+pub fn default_mtu(mode: Mode) -> u32 {
+    match mode {
+        Mode::MultiNode => 1400,
+        Mode::SingleNode => 1500,
+    }
+}
 
 /// Something a `Network` resource says that cannot be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,18 +64,42 @@ pub fn deployed(status: &ConfigNetworkStatus, spec: &OperatorNetworkSpec) -> Res
     read("status", &status.cluster_network, &status.service_network, spec)
 }
 
+/// For how many nodes the annotations of a `Network` say it is; `None` if they say nothing.
+pub fn mode(annotations: Option<&BTreeMap<String, String>>) -> Result<Option<Mode>, Refusal> {
+    let said = annotations.map_or(Ok(None), NetworkTopology::read);
+    let refuse = |_: AnnotationError| {
+        let field = format!("metadata.annotations[{}]", NetworkTopology::KEY);
+        let value = annotations.and_then(|all| all.get(NetworkTopology::KEY)).cloned();
+        let known = TopologyMode::ALL.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(" or ");
+        Refusal::one(field, format!("{:?}", value.unwrap_or_default()), format!("must be {known}"))
+    };
+    Ok(said.map_err(refuse)?.map(|said| match said.get() {
+        TopologyMode::MultiNode => Mode::MultiNode,
+        TopologyMode::SingleNode => Mode::SingleNode,
+    }))
+}
+
+/// The annotation that says it.
+pub fn printed_mode(mode: Mode) -> (String, String) {
+    NetworkTopology::from(match mode {
+        Mode::MultiNode => TopologyMode::MultiNode,
+        Mode::SingleNode => TopologyMode::SingleNode,
+    })
+    .entry()
+}
+
 /// The MTU of the pods that the operator's `Network` asks for.
-pub fn wanted_mtu(spec: &OperatorNetworkSpec) -> Result<Mtu, Refusal> {
-    let asked = ovn(spec).and_then(|config| config.mtu);
-    Mtu::new(asked.unwrap_or(DEFAULT_MTU)).map_err(|wrong| {
+pub fn wanted_mtu(spec: &OperatorNetworkSpec, mode: Mode) -> Result<Mtu, Refusal> {
+    let asked = ovn(spec).and_then(|config| config.mtu).unwrap_or(default_mtu(mode));
+    Mtu::new(asked).map_err(|wrong| {
         let field = "spec.defaultNetwork.ovnKubernetesConfig.mtu";
-        Refusal::one(field, asked.unwrap_or(DEFAULT_MTU).to_string(), wrong.to_string())
+        Refusal::one(field, asked.to_string(), wrong.to_string())
     })
 }
 
 /// The MTU of the pods the cluster runs with.
-pub fn deployed_mtu(status: &ConfigNetworkStatus) -> Result<Mtu, Refusal> {
-    let published = status.cluster_network_mtu.unwrap_or(DEFAULT_MTU);
+pub fn deployed_mtu(status: &ConfigNetworkStatus, mode: Mode) -> Result<Mtu, Refusal> {
+    let published = status.cluster_network_mtu.unwrap_or(default_mtu(mode));
     Mtu::new(published)
         .map_err(|wrong| Refusal::one("status.clusterNetworkMTU", published.to_string(), wrong.to_string()))
 }

@@ -1,7 +1,7 @@
 //! Nodes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1 as k8s;
 use netferry_api::annotation::{Annotation, AnnotationError};
@@ -57,6 +57,20 @@ pub fn node(networks: &Networks, node: &k8s::Node) -> Result<Node, NodeGap> {
     let primary = need::<PrimaryIfAddr>(annotations)?.0;
     let encap = primary.iter().next().ok_or(NodeGap::Missing(PrimaryIfAddr::KEY))?.addr();
     let host_addresses = need::<HostCidrs>(annotations)?.addresses().iter().map(|net| net.addr()).collect();
+    Ok(Node { name, assignment, chassis, encap, host_addresses })
+}
+
+/// The node of a network for one machine. Its place is all it needs: nobody sends it anything wrapped, so it works where
+/// the host has no uplink and no address, and where it has another one every hour.
+pub fn alone(networks: &Networks, node: &k8s::Node) -> Result<Node, NodeGap> {
+    let name = NodeName::new(node.metadata.name.clone().unwrap_or_default())?;
+    let none = BTreeMap::new();
+    let annotations = node.metadata.annotations.as_ref().unwrap_or(&none);
+    let assignment = assignment(networks, annotations)?;
+    let chassis = need::<ChassisId>(annotations)?.get().clone();
+    let host = HostCidrs::read(annotations)?;
+    let host_addresses = host.iter().flat_map(|host| host.addresses()).map(|net| net.addr()).collect();
+    let encap = IpAddr::V4(Ipv4Addr::LOCALHOST);
     Ok(Node { name, assignment, chassis, encap, host_addresses })
 }
 

@@ -47,6 +47,21 @@ fn a_node_is_there_when_it_has_a_place_and_has_spoken_of_itself() {
 }
 
 #[test]
+fn one_machine_needs_its_place_and_its_switch_and_no_address_of_its_own() {
+    let mut said = annotations();
+    for key in ["k8s.ovn.org/node-primary-ifaddr", "k8s.ovn.org/host-cidrs"] {
+        assert!(said.as_object_mut().unwrap().remove(key).is_some(), "{key}");
+    }
+    let node = crate::node::alone(&networks(), &written_node(&said)).unwrap();
+    assert_eq!((node.encap.to_string().as_str(), node.host_addresses.len()), ("127.0.0.1", 0));
+    let with = crate::node::alone(&networks(), &written_node(&annotations())).unwrap();
+    assert_eq!(with.encap, node.encap, "whatever the uplink is");
+    assert!(!with.host_addresses.is_empty());
+    said.as_object_mut().unwrap().remove("k8s.ovn.org/node-subnets");
+    assert!(crate::node::alone(&networks(), &written_node(&said)).unwrap_err().is_waiting());
+}
+
+#[test]
 fn a_node_that_lacks_an_annotation_waits_and_one_with_a_mangled_annotation_is_left_out() {
     for key in ["node-id", "node-subnets", "node-chassis-id", "node-primary-ifaddr", "host-cidrs"] {
         let key = format!("k8s.ovn.org/{key}");

@@ -1,15 +1,20 @@
 //! What everything else is computed with: the cluster's ranges and the pods' MTU.
 
+use std::collections::BTreeMap;
+
 use futures::StreamExt;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::NetworkTopology;
 use netferry_api::overlay::{
     ConfigNetwork, ConfigNetworkStatus, OperatorNetwork, OperatorNetworkSpec, SINGLETON,
 };
 use netferry_core::mtu::Mtu;
 use netferry_core::overlay::networks::Networks;
-use netferry_translate::networks::{Refusal, deployed, deployed_mtu};
+use netferry_core::overlay::topology::{Mode, WayOut};
+use netferry_translate::networks::{Refusal, deployed, deployed_mtu, mode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -22,6 +27,8 @@ pub struct Basis {
     pub networks: Networks,
     /// The pods' MTU.
     pub mtu: Mtu,
+    /// For how many nodes the network is.
+    pub mode: Mode,
 }
 
 /// The objects a [`Basis`] is read from, as they are kept across a boot without the API.
@@ -31,6 +38,9 @@ pub struct Written {
     pub status: ConfigNetworkStatus,
     /// Of `Network.operator.openshift.io`.
     pub spec: OperatorNetworkSpec,
+    /// Annotations of `Network.config.openshift.io` that say for how many nodes the network is.
+    #[serde(default)]
+    pub topology: BTreeMap<String, String>,
 }
 
 impl Written {
@@ -39,10 +49,22 @@ impl Written {
         if self.status.cluster_network.is_empty() {
             return Ok(None);
         }
+        let mode = mode(Some(&self.topology)).map_err(|refusal| vec![refusal])?.unwrap_or_default();
         let networks = deployed(&self.status, &self.spec)?;
-        let mtu = deployed_mtu(&self.status).map_err(|refusal| vec![refusal])?;
-        Ok(Some(Basis { networks, mtu }))
+        let mtu = deployed_mtu(&self.status, mode).map_err(|refusal| vec![refusal])?;
+        Ok(Some(Basis { networks, mtu, mode }))
     }
+
+    /// How pods' packets leave a node, once it is known.
+    pub fn way_out(&self) -> Option<WayOut> {
+        let basis = self.basis().ok().flatten()?;
+        Some(basis.mode.topology().way_out)
+    }
+}
+
+fn said_topology(network: &ConfigNetwork) -> Option<BTreeMap<String, String>> {
+    let said = network.metadata.annotations.as_ref()?.get_key_value(NetworkTopology::KEY)?;
+    Some(BTreeMap::from([(said.0.clone(), said.1.clone())]))
 }
 
 /// Follows both `Network` objects and publishes them whenever they make sense together. Objects that are gone or make
@@ -53,11 +75,16 @@ pub async fn follow(client: Client, into: watch::Sender<Option<Written>>) {
     let spec = watch_object(Api::<OperatorNetwork>::all(client), SINGLETON).backoff(Patience::default());
     let (mut status, mut spec) = (std::pin::pin!(status), std::pin::pin!(spec));
     let (mut heard_status, mut heard_spec) = (None, None);
+    // Where nothing is said any more, what was said last holds: a running node is not made another by a slip.
+    let mut topology = into.borrow().as_ref().map(|last| last.topology.clone()).unwrap_or_default();
     let mut trouble = false;
     loop {
         let failed = tokio::select! {
             Some(heard) = status.next() => match heard {
                 Ok(object) => {
+                    if let Some(said) = object.as_ref().and_then(said_topology) {
+                        topology = said;
+                    }
                     heard_status = object.and_then(|object| object.status).or(heard_status);
                     None
                 }
@@ -81,7 +108,7 @@ pub async fn follow(client: Client, into: watch::Sender<Option<Written>>) {
         }
         trouble = failed.is_some();
         let (Some(status), Some(spec)) = (&heard_status, &heard_spec) else { continue };
-        let written = Written { status: status.clone(), spec: spec.clone() };
+        let written = Written { status: status.clone(), spec: spec.clone(), topology: topology.clone() };
         match written.basis() {
             Ok(Some(_)) => {
                 into.send_if_modified(|last| {
@@ -99,5 +126,45 @@ pub async fn follow(client: Client, into: watch::Sender<Option<Written>>) {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn remembered(topology: serde_json::Value) -> Written {
+        let mut kept = json!({
+            "status": {
+                "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+                "serviceNetwork": ["10.96.0.0/16"],
+            },
+            "spec": {},
+        });
+        if !topology.is_null() {
+            kept["topology"] = topology;
+        }
+        serde_json::from_value(kept).unwrap()
+    }
+
+    #[test]
+    fn for_how_many_nodes_a_network_is_decides_what_is_not_said() {
+        let basis = |topology| remembered(topology).basis().unwrap().unwrap();
+        let many = basis(serde_json::Value::Null);
+        assert_eq!((many.mode, many.mtu.bytes()), (Mode::MultiNode, 1400), "as remembered by those before");
+        let one = basis(json!({"netferry.dev/topology": "single-node"}));
+        assert_eq!((one.mode, one.mtu.bytes()), (Mode::SingleNode, 1500));
+        assert!(remembered(json!({"netferry.dev/topology": "some"})).basis().is_err());
+    }
+
+    #[test]
+    fn a_network_that_does_not_say_says_nothing() {
+        let mut network = ConfigNetwork::new(SINGLETON, Default::default());
+        assert_eq!(said_topology(&network), None);
+        let said = BTreeMap::from([("netferry.dev/topology".to_owned(), "single-node".to_owned())]);
+        network.metadata.annotations = Some(said.clone());
+        network.metadata.annotations.as_mut().unwrap().insert("other".into(), "x".into());
+        assert_eq!(said_topology(&network), Some(said));
     }
 }

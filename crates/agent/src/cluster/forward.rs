@@ -50,6 +50,7 @@ struct Kept {
     local: Vec<(Door, SocketAddr)>,
     host_backed: Vec<Door>,
     guarded: Vec<(Door, Vec<IpNet>)>,
+    processes: Vec<Door>,
 }
 
 /// Remembers this, whole or not at all.
@@ -62,6 +63,7 @@ pub fn write(directory: &Path, forward: &Forward) -> Result<(), CacheError> {
         local: doors(&forward.local),
         host_backed: forward.host_backed.iter().map(Door::of).collect(),
         guarded: forward.guarded.iter().map(|(entrance, nets)| (Door::of(entrance), nets.clone())).collect(),
+        processes: forward.processes.iter().map(Door::of).collect(),
     };
     cache::write_whole(directory, FILE, &kept)
 }
@@ -82,6 +84,7 @@ pub fn read(directory: &Path) -> Option<Forward> {
             .into_iter()
             .map(|(door, nets)| Some((door.entrance()?, nets)))
             .collect::<Option<_>>()?,
+        processes: kept.processes.iter().map(Door::entrance).collect::<Option<_>>()?,
     })
 }
 
@@ -115,6 +118,7 @@ mod tests {
                 vec!["2001:db8:51::/64".parse().unwrap()],
             )]
             .into(),
+            processes: [entrance(Family::V6, Some(outside), Protocol::Tcp, 9090)].into(),
         };
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()), None);

@@ -8,6 +8,7 @@ use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::overlay::cluster::Node;
 use netferry_core::overlay::networks::Networks;
+use netferry_core::overlay::topology::Mode;
 use netferry_translate as translate;
 use netferry_translate::node::NodeGap;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -62,6 +63,8 @@ pub struct Own {
     pub name: NodeName,
     /// The identity of its switch. What the API says of that came from here, and may be older.
     pub chassis: String,
+    /// For how many nodes the network is.
+    pub mode: Mode,
 }
 
 impl Own {
@@ -73,7 +76,10 @@ impl Own {
         let mut node = node.clone();
         let annotations = node.metadata.annotations.get_or_insert_default();
         annotations.insert(ChassisId::KEY.to_owned(), self.chassis.clone());
-        translate::node::node(networks, &node)
+        match self.mode {
+            Mode::MultiNode => translate::node::node(networks, &node),
+            Mode::SingleNode => translate::node::alone(networks, &node),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use super::NodeFacts;
 use super::publish::MANAGER;
+use crate::cluster::Written;
 
 /// The type of the node's condition.
 pub const CONDITION: &str = "MtuTooSmall";
@@ -23,6 +24,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a node's link does not fit: what it carries of a pod's packet, and what pods send. Pure.
 pub fn misfit(way_out: WayOut, facts: &NodeFacts, pods: Mtu) -> Option<String> {
+    if !way_out.tunnels {
+        // Nothing is wrapped: what is too large the host refuses with the size that fits, as any router does.
+        return None;
+    }
     let encap = facts.host.primary.iter().next()?.addr();
     let room = Mtu::new(facts.host.mtu).ok().and_then(|underlay| way_out.room(underlay, encap));
     if room.is_some_and(|room| room >= pods) {
@@ -50,15 +55,16 @@ fn missing(way_out: WayOut, facts: &NodeFacts, pods: Mtu, encap: std::net::IpAdd
 pub async fn keep(
     nodes: Api<Node>,
     name: String,
-    way_out: WayOut,
     mut facts: watch::Receiver<Option<NodeFacts>>,
+    mut networks: watch::Receiver<Option<Written>>,
     mut served: watch::Receiver<Option<Envelope>>,
 ) {
     loop {
+        let way_out = networks.borrow_and_update().as_ref().and_then(Written::way_out);
         let pods = *served.borrow_and_update();
         let seen = facts.borrow_and_update().clone();
-        // While either is not known, nothing is said: neither that it fits nor that it does not.
-        if let (Some(pods), Some(seen)) = (pods, seen) {
+        // While one of them is not known, nothing is said: neither that it fits nor that it does not.
+        if let (Some(way_out), Some(pods), Some(seen)) = (way_out, pods, seen) {
             let why = misfit(way_out, &seen, pods.carries());
             if let Err(error) = say(&nodes, &name, why.as_deref()).await {
                 tracing::warn!(
@@ -72,6 +78,7 @@ pub async fn keep(
         }
         tokio::select! {
             changed = facts.changed() => if changed.is_err() { return },
+            changed = networks.changed() => if changed.is_err() { return },
             changed = served.changed() => if changed.is_err() { return },
         }
     }

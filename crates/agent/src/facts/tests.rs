@@ -173,6 +173,7 @@ fn a_link_too_small_for_the_pods_packets_is_told_with_what_it_lacks() {
     let way_out = Topology::multi_node().way_out;
     let mtu = |bytes| Mtu::new(bytes).unwrap();
     assert_eq!(fit::misfit(way_out, &facts(), mtu(1442)), None);
+    assert_eq!(fit::misfit(Topology::single_node().way_out, &facts(), mtu(9000)), None, "nothing is wrapped");
     assert_eq!(
         fit::misfit(way_out, &facts(), mtu(1450)).unwrap(),
         "link br-ex has an MTU of 1500 and carries only 1442 of a pod's 1450 bytes: raise its MTU by 8 or more"

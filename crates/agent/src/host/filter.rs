@@ -79,6 +79,7 @@ fn rule_of(from: &plan::Rule, table: &plan::Table) -> Result<Rule> {
         plan::Then::Return => rule.back(),
         plan::Then::SourceTo(ip) => rule.snat(Family::of(*ip), NatTo::Address(Source::address(*ip))),
         plan::Then::Masquerade => rule.masquerade(),
+        plan::Then::DestinationTo(ip) => rule.dnat(Family::of(*ip), NatTo::Address(Source::address(*ip))),
         plan::Then::DestinationBy(map) => {
             let family = table.maps.get(map).map_or(CoreFamily::V4, |map| map.family);
             let to = NatTo::MappedAddressPort { key: looked_at(table, map), map: map.clone() };

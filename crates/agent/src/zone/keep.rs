@@ -314,8 +314,8 @@ impl Keeper {
         let Some(zone) = self.model.zone() else { return };
         let sends = self.model.sends();
         let same = |place: &Place| {
-            (&place.node, &place.networks, place.mtu, place.sends)
-                == (zone.node, zone.networks, zone.mtu, sends)
+            (&place.node, &place.networks, &place.topology, place.mtu, place.sends)
+                == (zone.node, zone.networks, zone.topology, zone.mtu, sends)
         };
         if !self.outlook.place.borrow().as_deref().is_some_and(same) {
             self.outlook.place.send_replace(Some(Arc::new(Place {

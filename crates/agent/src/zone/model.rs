@@ -120,12 +120,12 @@ pub struct Model {
 
 impl Model {
     /// The zone of a node of which nothing is known yet.
-    pub fn new(me: NodeName, networks: Networks, mtu: Mtu, switch: SwitchFacts) -> Model {
+    pub fn new(me: NodeName, networks: Networks, topology: Topology, mtu: Mtu, switch: SwitchFacts) -> Model {
         Model {
             local: LocalPods::new(me.clone()),
             me,
             networks,
-            topology: Topology::multi_node(),
+            topology,
             mtu,
             sends: None,
             switch,

@@ -44,7 +44,7 @@ fn node(n: u8) -> Node {
 fn model() -> Model {
     let southbound = "unix:/x".to_owned();
     let facts = SwitchFacts { southbound, datapath: Datapath::Userspace, has_flows: true };
-    Model::new(name(0), networks(), Mtu::new(1400).unwrap(), facts)
+    Model::new(name(0), networks(), Topology::multi_node(), Mtu::new(1400).unwrap(), facts)
 }
 
 fn object(namespace: u8, n: u8) -> ObjectName {

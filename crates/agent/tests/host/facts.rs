@@ -74,7 +74,6 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
 async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
     use netferry_agent::facts::{HostFacts, NodeFacts, fit};
     use netferry_core::mtu::{Envelope, Mtu};
-    use netferry_core::overlay::topology::Topology;
 
     let server = ApiServer::open(Settings::default()).unwrap();
     let nodes: Api<Node> = Api::all(Client::new(server.router(), "default"));
@@ -94,11 +93,18 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
         chassis: "me".to_owned(),
     };
     let (facts, seen) = watch::channel(Some(of(1450)));
+    let written = serde_json::from_value(json!({
+        "status": {
+            "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
+            "serviceNetwork": ["10.96.0.0/16"],
+        },
+        "spec": {},
+    }));
+    let (_networks, networks) = watch::channel(Some(written.unwrap()));
     let served = Envelope::settled(Mtu::new(1400).unwrap());
     let (_served, served) = watch::channel(Some(served));
-    let way_out = Topology::multi_node().way_out;
     let mut tasks = JoinSet::new();
-    tasks.spawn(fit::keep(nodes.clone(), "n1".to_owned(), way_out, seen, served));
+    tasks.spawn(fit::keep(nodes.clone(), "n1".to_owned(), seen, networks, served));
 
     let state = async || {
         let node = nodes.get("n1").await.unwrap();

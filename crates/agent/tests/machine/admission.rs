@@ -9,7 +9,6 @@ use netferry_agent::boot::{self, Running};
 use netferry_agent::cluster::Written;
 use netferry_core::mtu::Envelope;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
-use netferry_core::overlay::topology::Topology;
 use netferry_testkit::wait::{in_time, until};
 use serde_json::json;
 use tokio::sync::watch;
@@ -44,7 +43,6 @@ impl Agent {
             namespace: "netferry".to_owned(),
             data: world.dir.path().join("data"),
             running: Running::open(&world.run()),
-            way_out: Topology::multi_node().way_out,
             networks: seen,
         };
         Agent { task: tokio::spawn(door.keep(serve)), served, _networks: networks }

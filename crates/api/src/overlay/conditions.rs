@@ -31,6 +31,8 @@ names! {
         SubnetsExhausted = "SubnetsExhausted",
         /// A node got no number: every one is some node's.
         NodeIdsExhausted = "NodeIDsExhausted",
+        /// A further node joined a network that is for one machine; it got no place.
+        SingleNodeTaken = "SingleNodeTaken",
         /// An annotation of a node could not be used and was replaced.
         NodeAnnotationUnusable = "NodeAnnotationUnusable",
         /// Two nodes claimed the same number or addresses; the younger was given others.

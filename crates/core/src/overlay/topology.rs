@@ -7,6 +7,26 @@ use std::net::IpAddr;
 
 use crate::mtu::Mtu;
 
+/// How many nodes a network is made for. It is chosen once: what pods and nodes are given differs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Mode {
+    /// Any number of nodes, each a zone, with tunnels between them.
+    #[default]
+    MultiNode,
+    /// One machine. Nothing is wrapped, nothing leads to other nodes, and its uplink is its own.
+    SingleNode,
+}
+
+impl Mode {
+    /// What a zone is made of.
+    pub fn topology(self) -> Topology {
+        match self {
+            Mode::MultiNode => Topology::multi_node(),
+            Mode::SingleNode => Topology::single_node(),
+        }
+    }
+}
+
 /// What a zone is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
@@ -44,8 +64,8 @@ pub enum ServiceSource {
     /// Backends may be on other nodes, so answers must find back: everything forwarded to a Service comes from the
     /// node's join address, which no policy admits by itself.
     Join,
-    /// Every backend is here. The client's address is kept; only for backends in the host's own network it is
-    /// replaced by the router's side of the node, or the answer would leave past the translation.
+    /// Every backend is here. The client's address is kept; only where a backend is outside the overlay it is replaced
+    /// by the join address, or the answer would leave past the translation.
     KeepUnlessHostBacked,
 }
 
@@ -76,6 +96,14 @@ impl Topology {
             way_out: WayOut { service_source: ServiceSource::Join, tunnels: true },
         }
     }
+
+    /// One machine: the same, but for the way to other nodes.
+    pub fn single_node() -> Topology {
+        let mut parts = Topology::multi_node().parts;
+        parts.retain(|part| *part != Part::Transit);
+        let way_out = WayOut { service_source: ServiceSource::KeepUnlessHostBacked, tunnels: false };
+        Topology { parts, way_out }
+    }
 }
 
 impl WayOut {
@@ -102,14 +130,13 @@ mod tests {
 
     #[test]
     fn a_pods_packet_leaves_room_for_what_it_is_wrapped_in() {
-        let mut way_out = Topology::multi_node().way_out;
+        let way_out = Topology::multi_node().way_out;
         let room = |way_out: WayOut, underlay, encap: &str| {
             way_out.room(Mtu::new(underlay).unwrap(), encap.parse().unwrap()).map(Mtu::bytes)
         };
         assert_eq!(room(way_out, 1500, "172.18.0.1"), Some(1442));
         assert_eq!(room(way_out, 1500, "fd00::1"), Some(1422));
         assert_eq!(room(way_out, 600, "fd00::1"), None);
-        way_out.tunnels = false;
-        assert_eq!(room(way_out, 1500, "172.18.0.1"), Some(1500));
+        assert_eq!(room(Topology::single_node().way_out, 1500, "172.18.0.1"), Some(1500));
     }
 }

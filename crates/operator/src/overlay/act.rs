@@ -1,6 +1,6 @@
 //! Writing what was decided, under the leader's right to do so and for the versions it was decided for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
@@ -10,14 +10,12 @@ use kube::api::Patch;
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::LeaderTerm;
-use netferry_api::overlay::{
-    ConfigNetwork, ConfigNetworkSpec, ConfigNetworkStatus, OperatorNetwork, SINGLETON,
-};
+use netferry_api::overlay::{ConfigNetwork, ConfigNetworkSpec, OperatorNetwork, SINGLETON};
 use serde_json::json;
 use tracing::debug;
 
 use super::Overlay;
-use super::decide::NodeWrite;
+use super::decide::{NodeWrite, Published};
 use super::problem::{About, Problem};
 use crate::lead::ActError;
 use crate::report::{self, Told};
@@ -88,11 +86,21 @@ impl Overlay {
         &self,
         wanted: &OperatorNetwork,
         config: Option<&ConfigNetwork>,
-        status: &ConfigNetworkStatus,
+        published: &Published,
     ) -> Result<(), RoundError> {
+        let Published { status, topology, .. } = published;
         let api = Api::<ConfigNetwork>::all(self.client());
+        // Before the ranges: who reads them must not take the network for another kind.
+        let annotations: BTreeMap<String, String> = topology.iter().cloned().collect();
         let version = match config {
-            Some(config) => config.resource_version(),
+            Some(config) if annotations.is_empty() => config.resource_version(),
+            Some(config) => {
+                let metadata =
+                    json!({"resourceVersion": config.resource_version(), "annotations": annotations});
+                let (params, patch) = (report::written_by_us(), Patch::Merge(json!({"metadata": metadata})));
+                let written = self.leadership.act(api.patch(SINGLETON, &params, &patch)).await;
+                written.map_err(RoundError::writing("the cluster's Network"))?.resource_version()
+            }
             None => {
                 let spec = ConfigNetworkSpec {
                     cluster_network: wanted.spec.cluster_network.clone(),
@@ -100,7 +108,8 @@ impl Overlay {
                     network_type: status.network_type.clone(),
                     ..ConfigNetworkSpec::default()
                 };
-                let config = ConfigNetwork::new(SINGLETON, spec);
+                let mut config = ConfigNetwork::new(SINGLETON, spec);
+                config.metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
                 let params = report::made_by_us();
                 let made = self.leadership.act(api.create(&params, &config)).await;
                 made.map_err(RoundError::writing("the cluster's Network"))?.resource_version()

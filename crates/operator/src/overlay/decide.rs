@@ -8,8 +8,9 @@ use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkS
 use netferry_core::mtu::Mtu;
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
-use netferry_core::overlay::allocate::{Applicant, allocate, check};
+use netferry_core::overlay::allocate::{Applicant, allocate_in, check};
 use netferry_core::overlay::networks::Networks;
+use netferry_core::overlay::topology::Mode;
 use netferry_translate::{applicant, assignment, networks};
 
 use super::problem::{About, Problem, of_finding};
@@ -21,6 +22,8 @@ const LEAST_FOR_V6: u32 = 1280;
 pub(crate) struct World<'a> {
     /// What is asked for.
     pub(crate) spec: &'a OperatorNetworkSpec,
+    /// What is asked for besides, by annotations of the same object.
+    pub(crate) annotations: Option<&'a BTreeMap<String, String>>,
     /// What is published.
     pub(crate) config: Option<&'a ConfigNetwork>,
     /// The nodes.
@@ -56,6 +59,8 @@ pub(crate) struct NodeWrite {
 pub(crate) struct Published {
     /// The part of the status that is ours.
     pub(crate) status: ConfigNetworkStatus,
+    /// For how many nodes it is, where that is not said already.
+    pub(crate) topology: Option<(String, String)>,
     /// Whether it says so already.
     pub(crate) already: bool,
 }
@@ -96,9 +101,12 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
     let Some(networks) = settle_networks(world.spec, status, &applicants, &mut problems) else {
         return Decision { problems, ..Decision::default() };
     };
-    let mtu = settle_mtu(world.spec, status, &networks, &applicants, &mut problems);
+    let Some(mode) = settle_mode(world, status, &applicants, &mut problems) else {
+        return Decision { problems, ..Decision::default() };
+    };
+    let mtu = settle_mtu(world.spec, mode, status, &networks, &applicants, &mut problems);
 
-    let allocation = allocate(&networks, &applicants);
+    let allocation = allocate_in(mode, &networks, &applicants);
     let wrong = check::check(&networks, &applicants, &allocation);
     if !wrong.is_empty() {
         // A second pair of eyes disagrees: nothing is written by a decision that contradicts itself.
@@ -127,7 +135,61 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
             });
         }
     }
-    Decision { writes, published: mtu.map(|mtu| publish(&networks, mtu, status)), problems }
+    let said = world.config.and_then(|config| networks::mode(config.metadata.annotations.as_ref()).ok()?);
+    let topology = (said.unwrap_or_default() != mode).then(|| networks::printed_mode(mode));
+    let published = mtu.map(|mtu| publish(&networks, mtu, topology, status));
+    Decision { writes, published, problems }
+}
+
+/// For how many nodes the network is: what is asked for in a new cluster, what is deployed in a running one.
+fn settle_mode(
+    world: &World<'_>,
+    status: Option<&ConfigNetworkStatus>,
+    nodes: &[Applicant],
+    problems: &mut Vec<Problem>,
+) -> Option<Mode> {
+    let running = is_running(nodes) && status.is_some_and(|status| !status.cluster_network.is_empty());
+    let deployed = world.config.filter(|_| running).map(|config| {
+        let said = networks::mode(config.metadata.annotations.as_ref());
+        // Somebody wrote there by hand. Agents go on with what they have, and so does whoever has to say it again.
+        said.map(Option::unwrap_or_default)
+    });
+    let deployed = match deployed {
+        Some(Err(refusal)) => {
+            problems.push(refused(Reason::InvalidClusterConfig, refusal.to_string()));
+            return None;
+        }
+        Some(Ok(deployed)) => Some(deployed),
+        None => None,
+    };
+    match (networks::mode(world.annotations), deployed) {
+        (Err(refusal), deployed) => {
+            problems.push(refused(Reason::InvalidOperatorConfig, refusal.to_string()));
+            deployed
+        }
+        (Ok(asked), Some(deployed)) => {
+            let asked = asked.unwrap_or_default();
+            if asked != deployed {
+                let ((key, asked), (_, deployed)) =
+                    (networks::printed_mode(asked), networks::printed_mode(deployed));
+                problems.push(refused(
+                    Reason::InvalidOperatorConfig,
+                    format!(
+                        "metadata.annotations[{key}] {asked}: the cluster runs as {deployed}, and a running cluster is \
+                         not turned from one into the other; set it back, or make a new cluster that is {asked} and \
+                         move the workloads there"
+                    ),
+                ));
+            }
+            Some(deployed)
+        }
+        (Ok(asked), None) => Some(asked.unwrap_or_default()),
+    }
+}
+
+/// Whether any node was given a place.
+fn is_running(nodes: &[Applicant]) -> bool {
+    nodes.iter().any(|node| node.subnets != Default::default())
 }
 
 fn refused(reason: Reason, message: String) -> Problem {
@@ -197,15 +259,17 @@ fn lives_inside(networks: &Networks, node: &Applicant) -> bool {
 /// The MTU to publish: the one asked for in a new cluster, the one deployed in a running one.
 fn settle_mtu(
     spec: &OperatorNetworkSpec,
+    mode: Mode,
     status: Option<&ConfigNetworkStatus>,
     networks: &Networks,
     nodes: &[Applicant],
     problems: &mut Vec<Problem>,
 ) -> Option<Mtu> {
-    let deployed = status.filter(|s| s.cluster_network_mtu.is_some()).map(networks::deployed_mtu);
+    let deployed =
+        status.filter(|s| s.cluster_network_mtu.is_some()).map(|s| networks::deployed_mtu(s, mode));
     let deployed = deployed.and_then(Result::ok);
     let asked = spec.default_network.as_ref().and_then(|n| n.ovn_kubernetes_config.as_ref()?.mtu);
-    let wanted = match networks::wanted_mtu(spec) {
+    let wanted = match networks::wanted_mtu(spec, mode) {
         Ok(wanted) => wanted,
         Err(refusal) => {
             problems.push(refused(Reason::InvalidOperatorConfig, refusal.to_string()));
@@ -218,7 +282,7 @@ fn settle_mtu(
         problems.push(refused(Reason::InvalidOperatorConfig, says));
         return deployed;
     }
-    let running = nodes.iter().any(|node| node.subnets != Default::default());
+    let running = is_running(nodes);
     match deployed {
         // Its full-size packets would be dropped, unannounced, wherever the smaller MTU arrives first.
         Some(deployed) if running && deployed != wanted => {
@@ -235,7 +299,12 @@ fn settle_mtu(
     }
 }
 
-fn publish(networks: &Networks, mtu: Mtu, now: Option<&ConfigNetworkStatus>) -> Published {
+fn publish(
+    networks: &Networks,
+    mtu: Mtu,
+    topology: Option<(String, String)>,
+    now: Option<&ConfigNetworkStatus>,
+) -> Published {
     let (cluster_network, service_network) = networks::printed(networks);
     let status = ConfigNetworkStatus {
         cluster_network,
@@ -244,16 +313,17 @@ fn publish(networks: &Networks, mtu: Mtu, now: Option<&ConfigNetworkStatus>) -> 
         cluster_network_mtu: Some(mtu.bytes()),
         ..ConfigNetworkStatus::default()
     };
-    let already = now.is_some_and(|now| {
-        (&now.cluster_network, &now.service_network, &now.network_type, now.cluster_network_mtu)
-            == (
-                &status.cluster_network,
-                &status.service_network,
-                &status.network_type,
-                status.cluster_network_mtu,
-            )
-    });
-    Published { status, already }
+    let already = topology.is_none()
+        && now.is_some_and(|now| {
+            (&now.cluster_network, &now.service_network, &now.network_type, now.cluster_network_mtu)
+                == (
+                    &status.cluster_network,
+                    &status.service_network,
+                    &status.network_type,
+                    status.cluster_network_mtu,
+                )
+        });
+    Published { status, topology, already }
 }
 
 #[cfg(test)]

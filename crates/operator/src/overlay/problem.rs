@@ -1,7 +1,7 @@
 //! What somebody should know about the overlay, in words.
 
 use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::{NodeId, NodeSubnets};
+use netferry_api::overlay::annotations::{NetworkTopology, NodeId, NodeSubnets, TopologyMode};
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_core::name::NodeName;
 use netferry_core::overlay::allocate::{Allocation, Exhausted, Finding, Resource, Unusable};
@@ -95,6 +95,15 @@ fn exhausted(what: &Exhausted) -> (Reason, String) {
         Exhausted::Ids { capacity } => {
             let says = format!("all {capacity} node ids of the join and transit networks are taken");
             (Reason::NodeIdsExhausted, says)
+        }
+        Exhausted::Machine { by } => {
+            let says = format!(
+                "the network is for one machine ({} {}), and node {by} is it; remove the node from the cluster, or \
+                 make a cluster without that annotation and move there",
+                NetworkTopology::KEY,
+                TopologyMode::SingleNode
+            );
+            (Reason::SingleNodeTaken, says)
         }
         Exhausted::Subnets { family, ranges, capacity } => {
             let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();

@@ -39,7 +39,9 @@ impl Overlay {
         let api = Api::<ConfigNetwork>::all(self.client.clone());
         let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
         let look = |nodes: &[ObjectMeta]| {
-            decide(&World { spec: &network.spec, config: config.as_ref(), nodes, without_address })
+            let annotations = network.metadata.annotations.as_ref();
+            let (spec, config) = (&network.spec, config.as_ref());
+            decide(&World { spec, annotations, config, nodes, without_address })
         };
 
         let mut nodes = self.nodes().await?;
@@ -51,7 +53,7 @@ impl Overlay {
 
         // What nodes read first comes first: a node with a place but no ranges would wait, not err.
         if let Some(published) = decision.published.as_ref().filter(|published| !published.already) {
-            self.publish(&network, config.as_ref(), &published.status).await?;
+            self.publish(&network, config.as_ref(), published).await?;
         }
         let wrote = self.write(&decision.writes).await;
         let now = Instant::now();

@@ -68,9 +68,15 @@ impl Cluster {
 
     /// Asks for a network.
     pub(crate) async fn ask(&self, spec: Value) {
+        self.ask_with(&[], spec).await;
+    }
+
+    /// Asks for a network, by annotations too.
+    pub(crate) async fn ask_with(&self, annotations: &[(&str, &str)], spec: Value) {
+        let annotations: BTreeMap<&str, &str> = annotations.iter().copied().collect();
         let object = json!({
             "apiVersion": "operator.openshift.io/v1", "kind": "Network",
-            "metadata": {"name": "cluster"}, "spec": spec,
+            "metadata": {"name": "cluster", "annotations": annotations}, "spec": spec,
         });
         let api: Api<OperatorNetwork> = Api::all(self.client.clone());
         let apply = PatchParams::apply("somebody").force();

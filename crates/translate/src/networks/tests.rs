@@ -157,14 +157,34 @@ fn a_network_used_inside_that_cannot_be_is_refused_by_its_field() {
 #[test]
 fn the_mtu_of_pods_is_what_is_asked_or_what_fits_a_tunnel_over_ethernet() {
     let asking = |mtu| with(OvnKubernetesConfig { mtu, ..OvnKubernetesConfig::default() });
-    assert_eq!(wanted_mtu(&asking(Some(8900))).unwrap().bytes(), 8900);
-    assert_eq!(wanted_mtu(&asking(None)).unwrap().bytes(), 1400);
-    assert_eq!(wanted_mtu(&OperatorNetworkSpec::default()).unwrap().bytes(), 1400);
-    let says = wanted_mtu(&asking(Some(70000))).unwrap_err().to_string();
+    assert_eq!(wanted_mtu(&asking(Some(8900)), Mode::MultiNode).unwrap().bytes(), 8900);
+    assert_eq!(wanted_mtu(&asking(None), Mode::MultiNode).unwrap().bytes(), 1400);
+    assert_eq!(wanted_mtu(&OperatorNetworkSpec::default(), Mode::MultiNode).unwrap().bytes(), 1400);
+    let says = wanted_mtu(&asking(Some(70000)), Mode::MultiNode).unwrap_err().to_string();
     assert_eq!(
         says,
         "spec.defaultNetwork.ovnKubernetesConfig.mtu 70000: MTU 70000 is not between 576 and 65536"
     );
     let status = ConfigNetworkStatus { cluster_network_mtu: Some(1), ..ConfigNetworkStatus::default() };
-    assert!(deployed_mtu(&status).is_err());
+    assert!(deployed_mtu(&status, Mode::MultiNode).is_err());
+}
+
+#[test]
+fn without_tunnels_pods_get_what_ethernet_carries_unless_somebody_says() {
+    assert_eq!(wanted_mtu(&OperatorNetworkSpec::default(), Mode::SingleNode).unwrap().bytes(), 1500);
+    assert_eq!(deployed_mtu(&ConfigNetworkStatus::default(), Mode::SingleNode).unwrap().bytes(), 1500);
+}
+
+#[test]
+fn for_how_many_nodes_a_network_is_is_read_as_it_is_printed_and_nothing_else() {
+    for known in [Mode::MultiNode, Mode::SingleNode] {
+        assert_eq!(mode(Some(&BTreeMap::from([printed_mode(known)]))).unwrap(), Some(known));
+    }
+    assert_eq!(mode(None).unwrap(), None);
+    assert_eq!(mode(Some(&BTreeMap::new())).unwrap(), None);
+    for wrong in ["", "Single-Node", "single-node ", "1"] {
+        let annotations = BTreeMap::from([("netferry.dev/topology".to_owned(), wrong.to_owned())]);
+        let says = mode(Some(&annotations)).unwrap_err().to_string();
+        assert!(says.contains("must be multi-node or single-node"), "{says}");
+    }
 }

@@ -8,6 +8,7 @@ mod node;
 mod pod;
 mod policy;
 mod running;
+mod topology;
 
 pub use gateway::*;
 pub use host::*;
@@ -15,6 +16,7 @@ pub use node::*;
 pub use pod::*;
 pub use policy::*;
 pub use running::*;
+pub use topology::*;
 
 /// The network every pod is on, in the maps that are keyed by network name.
 pub const DEFAULT_NETWORK: &str = "default";

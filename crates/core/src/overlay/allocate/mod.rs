@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use crate::name::NodeName;
 use crate::net::{Family, Stack, Subnets};
 use crate::overlay::networks::{ClusterRange, Networks};
+use crate::overlay::topology::Mode;
 
 pub mod change;
 pub mod check;
@@ -47,6 +48,31 @@ pub fn allocate(networks: &Networks, nodes: &[Applicant]) -> Allocation {
         work.grant(node);
     }
     Allocation { nodes: work.granted, findings: work.findings }
+}
+
+/// [`allocate`] in a network of this mode: where it is for one machine, only one is given a place, and every other is
+/// found to have none.
+///
+/// # Guarantees
+///
+/// A machine that has its place keeps it, whoever else comes. When it is gone, the next may have it.
+pub fn allocate_in(mode: Mode, networks: &Networks, nodes: &[Applicant]) -> Allocation {
+    match mode {
+        Mode::MultiNode => allocate(networks, nodes),
+        Mode::SingleNode => {
+            let lives_here = |node: &Applicant| node.running.is_some() || node.subnets != Claim::Absent;
+            let first = nodes.iter().min_by_key(|node| (!lives_here(node), node.created, &node.name));
+            let Some(first) = first else { return Allocation::default() };
+            let mut allocation = allocate(networks, std::slice::from_ref(first));
+            let others: BTreeSet<&NodeName> =
+                nodes.iter().map(|node| &node.name).filter(|name| **name != first.name).collect();
+            allocation.findings.extend(others.into_iter().map(|node| Finding::Exhausted {
+                node: node.clone(),
+                what: Exhausted::Machine { by: first.name.clone() },
+            }));
+            allocation
+        }
+    }
 }
 
 #[derive(Default, Clone, Copy)]

@@ -201,6 +201,39 @@ fn a_wrong_allocation_does_not_pass_the_second_look() {
     assert_eq!(check::check(&networks, &asked[..1], &right), [Wrong::Stranger(b)]);
 }
 
+#[test]
+fn a_network_for_one_machine_has_a_place_for_one() {
+    let one = |nodes: &[Applicant]| allocate_in(Mode::SingleNode, &small(), nodes);
+    let got = one(&[node("b", 2), node("a", 1), node("c", 3)]);
+    assert_eq!(got.nodes.len(), 1);
+    assert_eq!((id(&got, "a"), subnet(&got, "a").as_str()), (2, "10.244.0.0/24"));
+    let refused: Vec<_> = got
+        .findings
+        .iter()
+        .map(|found| match found {
+            Finding::Exhausted { node, what: Exhausted::Machine { by } } => format!("{node} {by}"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(refused, ["b a", "c a"]);
+    assert_eq!(one(&[]), Allocation::default());
+}
+
+#[test]
+fn the_machine_that_has_the_place_keeps_it_whoever_comes_and_leaves_it_when_it_goes() {
+    let one = |nodes: &[Applicant]| allocate_in(Mode::SingleNode, &small(), nodes);
+    let lives = claiming("late", 9, 5, "10.244.2.0/24");
+    let got = one(&[node("early", 1), lives.clone()]);
+    assert_eq!((id(&got, "late"), subnet(&got, "late").as_str()), (5, "10.244.2.0/24"));
+    let mangled = Applicant {
+        subnets: Claim::Mangled("{".into()),
+        running: report(5, &[net("10.244.2.0/24")]),
+        ..lives
+    };
+    assert_eq!(subnet(&one(&[node("early", 1), mangled]), "late"), "10.244.2.0/24");
+    assert_eq!(subnet(&one(&[node("early", 1)]), "early"), "10.244.0.0/24");
+}
+
 /// What annotations can look like: absent, sensible, stolen from a neighbour, or written by hand.
 fn claims() -> impl Strategy<Value = (Claim<u64>, Claim<Vec<IpNet>>)> {
     let id = prop_oneof![
@@ -312,6 +345,22 @@ proptest! {
         assert_sound(&networks, &second);
         for name in stayed {
             prop_assert_eq!(&second.nodes[&name], &first.nodes[&name]);
+        }
+    }
+
+    #[test]
+    fn one_machine_is_always_given_what_it_would_be_given_alone(
+        networks in some_networks(), nodes in applicants().prop_shuffle(),
+    ) {
+        let got = allocate_in(Mode::SingleNode, &networks, &nodes);
+        prop_assert!(got.nodes.len() <= 1);
+        prop_assert_eq!(check::check(&networks, &nodes, &got), vec![]);
+        let mut sorted = nodes.clone();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        prop_assert_eq!(&allocate_in(Mode::SingleNode, &networks, &sorted), &got);
+        for node in &nodes {
+            let refused = got.findings.iter().any(|f| matches!(f, Finding::Exhausted { node: n, .. } if *n == node.name));
+            prop_assert_eq!(got.nodes.contains_key(&node.name), !refused);
         }
     }
 

@@ -197,6 +197,11 @@ pub enum Exhausted {
         /// How many there are.
         capacity: u32,
     },
+    /// The network is for one machine, and there is one.
+    Machine {
+        /// Which it is.
+        by: NodeName,
+    },
     /// Every subnet of every range of a family has a node.
     Subnets {
         /// The family.

@@ -145,6 +145,8 @@ pub enum Then {
     SourceTo(IpAddr),
     /// Replace its source by the address of the link it leaves through.
     Masquerade,
+    /// Replace its destination, but for the port.
+    DestinationTo(IpAddr),
     /// Replace its destination by what this map says; where the map says nothing the rule does not apply.
     DestinationBy(String),
     /// Mark its connection.
@@ -195,6 +197,7 @@ impl Table {
             Then::Return => write!(f, "return"),
             Then::SourceTo(ip) => write!(f, "snat {} to {ip}", word(Family::of(*ip))),
             Then::Masquerade => write!(f, "masquerade"),
+            Then::DestinationTo(ip) => write!(f, "dnat {} to {ip}", word(Family::of(*ip))),
             Then::DestinationBy(map) => {
                 let family = self.maps.get(map).map_or(Family::V4, |map| map.family);
                 write!(f, "dnat {} addr . port to {} map @{map}", word(family), self.key_of(map))

@@ -68,6 +68,11 @@ impl Zone<'_> {
                         output.insert(0, rule);
                     }
                 }
+                for family in families {
+                    let name = name_of("processes", Key::AddressPort, *family);
+                    table.sets.insert(name.clone(), set_of(&forward.processes, Key::AddressPort, *family));
+                    prerouting.extend(self.processes(*family, name));
+                }
             }
         }
         let mut chain = |name: &str, hook, priority, nat, rules: Vec<Rule>| {
@@ -87,6 +92,21 @@ impl Zone<'_> {
         table
     }
 
+    /// A process of the host goes on answering for its Service when the uplink took the address with it that the
+    /// Service names: what comes out of the overlay for it is led to the management port's address.
+    fn processes(&self, family: Family, set: String) -> Vec<Rule> {
+        let Some(own) = self.node.assignment.management().get(family) else { return vec![] };
+        let when = |more| {
+            let mut when = vec![When::In(MANAGEMENT_LINK.to_owned()), When::Family(family), When::HasPorts];
+            when.push(more);
+            when
+        };
+        vec![
+            Rule { when: when(When::ToHost), then: Then::Return },
+            Rule { when: when(When::InSet(set)), then: Then::DestinationTo(own) },
+        ]
+    }
+
     /// Whose address a packet that leaves carries.
     fn sources(&self, family: Family) -> Vec<Rule> {
         let place = &self.node.assignment;
@@ -97,34 +117,27 @@ impl Zone<'_> {
             return vec![];
         };
         let rule = |when, then| Rule { when, then };
-        let mut rules = match self.topology.way_out.service_source {
-            ServiceSource::Join => vec![
-                rule(
-                    vec![
-                        out(),
-                        When::Redirected,
-                        When::Family(family),
-                        When::NotInSet(name_of("kept", Key::AddressPort, family)),
-                    ],
-                    Then::SourceTo(join),
-                ),
-                // a pod that went through the host must get its answer through the host too
-                rule(vec![out(), When::Redirected, When::From(subnet)], Then::SourceTo(join)),
-            ],
-            ServiceSource::KeepUnlessHostBacked => vec![rule(
-                vec![out(), When::Family(family), When::ConnectionMark(HOST_BACKED_MARK)],
-                Then::SourceTo(own),
-            )],
-        };
-        rules.push(rule(vec![out(), When::From(own.into())], Then::Return));
-        rules.push(rule(vec![out(), When::Family(family), When::FromHost], Then::SourceTo(own)));
-        rules.push(match self.topology.way_out.service_source {
+        let of_host = [
+            rule(vec![out(), When::From(own.into())], Then::Return),
+            rule(vec![out(), When::Family(family), When::FromHost], Then::SourceTo(own)),
+        ];
+        // A pod that went through the host must get its answer through the host too.
+        let of_pods = rule(vec![out(), When::Redirected, When::From(subnet)], Then::SourceTo(join));
+        let mut rules: Vec<Rule> = match self.topology.way_out.service_source {
             ServiceSource::Join => {
-                rule(vec![When::NotOut(MANAGEMENT_LINK.to_owned()), When::From(subnet)], Then::Masquerade)
+                let kept = name_of("kept", Key::AddressPort, family);
+                let all = vec![out(), When::Redirected, When::Family(family), When::NotInSet(kept)];
+                [rule(all, Then::SourceTo(join)), of_pods].into_iter().chain(of_host).collect()
             }
-            // here a pod may come back in through the node's port, and its answer must too
-            ServiceSource::KeepUnlessHostBacked => rule(vec![When::From(subnet)], Then::Masquerade),
-        });
+            // The host first: what it sends to a Service comes from `.2`, which every policy admits, and nothing else
+            // may.
+            ServiceSource::KeepUnlessHostBacked => {
+                let marked = vec![out(), When::Family(family), When::ConnectionMark(HOST_BACKED_MARK)];
+                of_host.into_iter().chain([rule(marked, Then::SourceTo(join)), of_pods]).collect()
+            }
+        };
+        rules
+            .push(rule(vec![When::NotOut(MANAGEMENT_LINK.to_owned()), When::From(subnet)], Then::Masquerade));
         rules
     }
 }

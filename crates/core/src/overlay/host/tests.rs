@@ -1,6 +1,6 @@
 use super::*;
 use crate::overlay::service::Entrance;
-use crate::overlay::topology::{ServiceSource, Topology};
+use crate::overlay::topology::Topology;
 use crate::overlay::zone::testing::{Speaks, lab, lab_of};
 use crate::port::{Port, Protocol};
 
@@ -140,23 +140,71 @@ fn the_host_itself_is_never_bound_to_local_backends() {
     assert!(of("output").contains("@any_addresses_v6"));
 }
 
+fn single(speaks: Speaks) -> HostPlan {
+    let mut lab = lab_of(speaks, 1, 0);
+    lab.topology = Topology::single_node();
+    lab.zone("n0").host(None, Forward::default())
+}
+
 #[test]
-fn another_way_out_keeps_the_client_unless_a_host_process_answers() {
-    let mut lab = lab(1, 0);
-    let mut topology = Topology::multi_node();
-    topology.way_out.service_source = ServiceSource::KeepUnlessHostBacked;
-    topology.way_out.tunnels = false;
-    lab.topology = topology;
-    let plan = lab.zone("n0").host(None, Forward::default());
+fn on_one_machine_the_client_is_kept_unless_a_process_of_the_host_answers() {
+    let plan = single(Speaks::V4);
     assert_eq!(
         chain(&plan, "postrouting"),
         [
-            "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 ct mark 0x1745ed snat ip to 10.244.0.2",
             "oifname \"ovn-k8s-mp0\" ip saddr 10.244.0.2/32 return",
             "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 fib saddr type local snat ip to 10.244.0.2",
-            "ip saddr 10.244.0.0/24 masquerade",
+            "oifname \"ovn-k8s-mp0\" meta nfproto ipv4 ct mark 0x1745ed snat ip to 100.64.0.2",
+            "oifname \"ovn-k8s-mp0\" ct status dnat ip saddr 10.244.0.0/24 snat ip to 100.64.0.2",
+            "oifname != \"ovn-k8s-mp0\" ip saddr 10.244.0.0/24 masquerade",
         ]
     );
-    assert!(!plan.filter.chains.contains_key("raw_output"));
+    assert!(!plan.filter.chains.contains_key("raw_output"), "nothing is wrapped");
     assert!(plan.filter.to_string().contains("@host_backed_nodeports_v4 ct mark set 0x1745ed"));
+}
+
+#[test]
+fn nothing_but_the_host_itself_is_ever_given_the_address_every_policy_admits() {
+    for (speaks, own) in [(Speaks::V4, "10.244.0.2"), (Speaks::V6, "fd01::2")] {
+        for plan in [single(speaks), plan(speaks)] {
+            let own: IpAddr = own.parse().unwrap();
+            let given = plan.filter.chains["postrouting"].rules.iter();
+            let given: Vec<_> = given.filter(|rule| rule.then == nft::Then::SourceTo(own)).collect();
+            assert_eq!(given.len(), 1);
+            assert!(given[0].when.contains(&nft::When::FromHost), "{given:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_the_host_has_for_one_machine_names_an_address_of_the_uplink() {
+    let (here, mut moved) = (lab_of(Speaks::Dual, 1, 0), lab_of(Speaks::Dual, 1, 0));
+    let node = moved.cluster.nodes.values_mut().next().unwrap();
+    node.encap = "203.0.113.7".parse().unwrap();
+    node.host_addresses = ["203.0.113.7".parse().unwrap()].into();
+    let plan = |lab: &crate::overlay::zone::testing::Lab| {
+        let lab = crate::overlay::zone::testing::Lab { topology: Topology::single_node(), ..lab.clone() };
+        lab.zone("n0").host(None, Forward::default())
+    };
+    assert_eq!(plan(&here), plan(&moved));
+}
+
+#[test]
+fn a_process_of_the_host_answers_for_its_service_when_the_uplink_took_its_address() {
+    let text = single(Speaks::Dual).filter.to_string();
+    let start = text.find("chain prerouting {").unwrap();
+    let chain = text[start..].split("  chain ").nth(1).unwrap();
+    let last: Vec<&str> = chain.lines().map(str::trim).filter(|line| line.contains("iifname")).collect();
+    let of = |word: &str, ip: &str, own: &str| {
+        let from = format!("iifname \"ovn-k8s-mp0\" meta nfproto {word} meta l4proto {{ tcp, udp, sctp }} ");
+        let key = format!("{ip} daddr . meta l4proto . th dport @processes_addresses_");
+        let set = if ip == "ip" { "v4" } else { "v6" };
+        [format!("{from}fib daddr type local return"), format!("{from}{key}{set} dnat {ip} to {own}")]
+    };
+    assert_eq!(last[..2], of("ipv4", "ip", "10.244.0.2"));
+    assert_eq!(last[2..], of("ipv6", "ip6", "fd01::2"));
+    assert!(
+        !plan(Speaks::Dual).filter.to_string().contains("processes"),
+        "elsewhere somebody else may have it"
+    );
 }

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use super::{Door, Scope, at, backends, outside_addresses, ranges_of};
 use crate::net::Family;
 use crate::overlay::cluster::{EndpointSlice, Service, ServicePort};
+use crate::overlay::topology::ServiceSource;
 use crate::overlay::zone::Zone;
 use crate::port::{Port, Protocol};
 
@@ -36,6 +37,9 @@ pub struct Forward {
     pub host_backed: BTreeSet<Entrance>,
     /// The entrances that only some may use, and from where they come; no range is within another.
     pub guarded: BTreeMap<Entrance, Vec<IpNet>>,
+    /// Where processes of this host answer for Services, in a network for one machine: at an address that the uplink
+    /// may take with it while the Service goes on naming it.
+    pub processes: BTreeSet<Entrance>,
 }
 
 impl Forward {
@@ -51,6 +55,7 @@ impl Forward {
         for (entrance, ranges) in other.guarded {
             self.guarded.entry(entrance).or_insert(ranges);
         }
+        self.processes.extend(other.processes);
     }
 }
 
@@ -76,6 +81,16 @@ impl Zone<'_> {
     ) {
         let protocol = port.protocol;
         let entrance = |address, port| Entrance { family, address, protocol, port };
+        match self.topology.way_out.service_source {
+            ServiceSource::Join => {}
+            ServiceSource::KeepUnlessHostBacked => {
+                let here = backends(port, slices, family, Scope::Node(&self.node.name));
+                let of_host = here.into_iter().filter(|backend| !self.networks.is_pod_address(backend.ip()));
+                forward.processes.extend(of_host.filter_map(|backend| {
+                    Some(entrance(Some(backend.ip()), Port::new(backend.port().into()).ok()?))
+                }));
+            }
+        }
         let mut entrances: Vec<Entrance> =
             outside_addresses(service, family).map(|ip| entrance(Some(ip), port.port)).collect();
         entrances.extend(port.node_port.map(|number| entrance(None, number)));

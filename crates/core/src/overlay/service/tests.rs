@@ -155,6 +155,19 @@ fn outside_a_service_local_outside_goes_straight_to_a_process_of_this_host() {
 }
 
 #[test]
+fn on_one_machine_it_is_known_where_its_own_processes_answer() {
+    let mut lab = lab(1, 1);
+    let slices = slice(vec![endpoint("172.18.0.1", "n0"), endpoint("10.244.0.3", "n0")]);
+    let shown = |lab: &Lab| {
+        let forward = lab.zone("n0").forward_of_service(&service(lab), &slices);
+        forward.processes.iter().map(|at| format!("{:?} {}", at.address, at.port)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&lab), Vec::<String>::new());
+    lab.topology = crate::overlay::topology::Topology::single_node();
+    assert_eq!(shown(&lab), ["Some(172.18.0.1) 8080"]);
+}
+
+#[test]
 fn a_node_port_of_a_service_local_inside_still_reaches_every_backend() {
     let lab = lab(2, 1);
     let service = Service { internal_local: true, ..node_port(&lab) };

@@ -1,5 +1,7 @@
 //! What the local switch is told about itself.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::Zone;
 use super::node::nb_map;
 use crate::overlay::names::{self, marked};
@@ -30,12 +32,18 @@ impl Zone<'_> {
     /// The settings of the local switch and the management port on it.
     pub fn rows_of_switch(&self, facts: &SwitchFacts) -> Rows {
         let name = self.node.name.to_string();
+        // A controller does not start without one. Where nothing is wrapped it is an address that no change of the
+        // uplink takes away.
+        let encap = match self.topology.way_out.tunnels {
+            true => self.node.encap,
+            false => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
         let mut external_ids = marked([
             ("system-id", self.node.chassis.clone()),
             ("hostname", name.clone()),
             ("ovn-remote", facts.southbound.clone()),
             ("ovn-encap-type", "geneve".to_owned()),
-            ("ovn-encap-ip", self.node.encap.to_string()),
+            ("ovn-encap-ip", encap.to_string()),
             // every row of the zone is this node's, and choosing among them costs more than it saves
             ("ovn-monitor-all", "true".to_owned()),
             (names::WAIT_BEFORE_CLEAR, if facts.has_flows { "8000" } else { "0" }.to_owned()),

@@ -2,6 +2,7 @@ use super::testing::{Lab, Speaks, lab, lab_of};
 use super::*;
 use crate::overlay::check;
 use crate::overlay::rows::{PortAddress, PortKind};
+use crate::overlay::topology::Topology;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -96,8 +97,72 @@ fn the_management_port_of_the_switch_is_the_one_of_the_zone() {
     assert_eq!(settings["ovn-is-interconn"], "true");
 }
 
+/// A cluster of one node, as it is for one machine.
+fn single(speaks: Speaks, pods: usize) -> Lab {
+    Lab { topology: Topology::single_node(), ..lab_of(speaks, 1, pods) }
+}
+
+#[test]
+fn one_machine_has_a_router_a_switch_and_its_pods_and_nothing_that_leads_to_other_nodes() {
+    let lab = single(Speaks::Dual, 1);
+    let rows = lab.rows_of("n0", &lab.cluster);
+    let keys = |rows: Vec<&String>| rows.into_iter().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(rows.switches.keys().collect()), "n0");
+    assert_eq!(keys(rows.routers.keys().collect()), "ovn_cluster_router");
+    assert_eq!(keys(rows.switch_ports.keys().collect()), "k8s-n0 ns_n0p0 stor-n0");
+    assert_eq!(keys(rows.router_ports.keys().collect()), "rtos-n0");
+    assert_eq!(keys(rows.gateway_chassis.keys().collect()), "rtos-n0-chassis-n0");
+    let hops: BTreeSet<_> = rows.static_routes.values().map(|route| route.next_hop.to_string()).collect();
+    assert_eq!(hops, BTreeSet::from(["10.244.0.2".into(), "fd01::2".into()]), "out is the host");
+}
+
+#[test]
+fn what_the_host_sends_to_a_pod_of_its_own_machine_is_not_translated() {
+    let lab = single(Speaks::V4, 0);
+    let rows = lab.rows_of("n0", &lab.cluster);
+    for nat in rows.nats.values() {
+        let set = &rows.address_sets[nat.exempted.as_ref().expect("restricted")];
+        assert!(set.addresses.contains(&"10.244.0.0/16".parse().unwrap()), "{nat:?}");
+        assert_eq!(nat.external_ip.to_string(), "10.244.0.1");
+    }
+    assert_eq!(rows.nats.len(), 2);
+}
+
+#[test]
+fn nothing_of_one_machine_is_bound_to_its_uplink() {
+    let facts =
+        SwitchFacts { southbound: "unix:/run/sb.sock".into(), datapath: Datapath::Kernel, has_flows: false };
+    let rows = |lab: &Lab| {
+        let mut rows = lab.rows_of("n0", &lab.cluster);
+        rows.join(lab.zone("n0").rows_of_switch(&facts)).unwrap();
+        rows
+    };
+    let mut lab = single(Speaks::Dual, 2);
+    let before = rows(&lab);
+    assert_eq!(before.switch_settings["Open_vSwitch"].external_ids["ovn-encap-ip"], "127.0.0.1");
+    assert!(!before.switch_settings["Open_vSwitch"].external_ids.contains_key("ovn-is-interconn"));
+    let node = lab.cluster.nodes.values_mut().next().unwrap();
+    node.encap = "203.0.113.7".parse().unwrap();
+    node.host_addresses = BTreeSet::from(["203.0.113.7".parse().unwrap()]);
+    assert_eq!(rows(&lab), before);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_zone_of_one_machine_is_sound_and_a_part_of_what_it_would_be_among_many(
+        speaks in prop_oneof![Just(Speaks::V4), Just(Speaks::V6), Just(Speaks::Dual)],
+        pods in 0_usize..6,
+    ) {
+        let (alone, among) = (single(speaks, pods), lab_of(speaks, 1, pods));
+        let rows = alone.rows_of("n0", &alone.cluster);
+        prop_assert_eq!(check::zone(&rows), BTreeSet::new());
+        let whole = among.rows_of("n0", &among.cluster);
+        for name in rows.names_by_table().into_iter().flatten() {
+            prop_assert_eq!(rows.pick([&name]), whole.pick([&name]));
+        }
+    }
 
     #[test]
     fn every_zone_of_every_cluster_is_sound(

@@ -33,7 +33,7 @@ fn node(name: &str, annotations: &BTreeMap<String, String>) -> ObjectMeta {
 }
 
 fn look(spec: &OperatorNetworkSpec, config: Option<&ConfigNetwork>, nodes: &[ObjectMeta]) -> Decision {
-    decide(&World { spec, config, nodes, without_address: &BTreeSet::new() })
+    decide(&World { spec, annotations: None, config, nodes, without_address: &BTreeSet::new() })
 }
 
 /// A cluster with one node that has its place, and what is published of it.
@@ -127,7 +127,13 @@ fn ipv6_is_not_given_an_mtu_it_cannot_live_with() {
 fn a_node_without_an_address_is_reported_and_keeps_nobody_waiting() {
     let without = BTreeSet::from(["a".to_owned()]);
     let nodes = [node("a", &BTreeMap::new()), node("b", &BTreeMap::new())];
-    let decision = decide(&World { spec: &usual(), config: None, nodes: &nodes, without_address: &without });
+    let decision = decide(&World {
+        spec: &usual(),
+        annotations: None,
+        config: None,
+        nodes: &nodes,
+        without_address: &without,
+    });
     assert_eq!(messages(&decision), ["node a has no InternalIP; no other node can reach it"]);
     assert_eq!(decision.writes.len(), 2);
 }
@@ -160,4 +166,96 @@ fn a_node_beyond_the_last_subnet_is_named_with_the_way_out() {
          add a range to spec.clusterNetwork"
         ]
     );
+}
+
+fn topology(mode: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("netferry.dev/topology".to_owned(), mode.to_owned())])
+}
+
+fn asked(mode: &str, config: Option<&ConfigNetwork>, nodes: &[ObjectMeta]) -> Decision {
+    let annotations = topology(mode);
+    let (spec, annotations) = (&usual(), Some(&annotations));
+    decide(&World { spec, annotations, config, nodes, without_address: &BTreeSet::new() })
+}
+
+/// A cluster of one machine that has its place, and what is published of it.
+fn one_machine() -> (ConfigNetwork, Vec<ObjectMeta>) {
+    let fresh = asked("single-node", None, &[node("a", &BTreeMap::new())]);
+    let published = fresh.published.unwrap();
+    let mut config = ConfigNetwork::new("cluster", Default::default());
+    config.metadata.annotations = Some(published.topology.into_iter().collect());
+    config.status = Some(published.status);
+    (config, vec![node("a", &fresh.writes[0].annotations)])
+}
+
+#[test]
+fn a_network_for_one_machine_says_so_and_gives_pods_what_ethernet_carries() {
+    let (config, nodes) = one_machine();
+    assert_eq!(config.metadata.annotations, Some(topology("single-node")));
+    assert_eq!(config.status.as_ref().unwrap().cluster_network_mtu, Some(1500));
+    let decision = asked("single-node", Some(&config), &nodes);
+    assert!(decision.writes.is_empty() && decision.problems.is_empty(), "{decision:?}");
+    assert!(decision.published.unwrap().already);
+    let many = asked("multi-node", None, &[]).published.unwrap();
+    assert_eq!((many.topology, many.status.cluster_network_mtu), (None, Some(1400)), "as without a word");
+}
+
+#[test]
+fn a_second_node_gets_no_place_beside_one_machine_and_is_told_what_to_do() {
+    let (config, mut nodes) = one_machine();
+    nodes.push(node("b", &BTreeMap::new()));
+    let decision = asked("single-node", Some(&config), &nodes);
+    assert!(decision.writes.is_empty() && decision.published.as_ref().unwrap().already, "{decision:?}");
+    assert_eq!(decision.problems[0].reason, Reason::SingleNodeTaken);
+    assert_eq!(
+        messages(&decision),
+        [
+            "node b has no place in the overlay: the network is for one machine (netferry.dev/topology single-node), \
+          and node a is it; remove the node from the cluster, or make a cluster without that annotation and move there"
+        ]
+    );
+}
+
+#[test]
+fn a_running_cluster_is_not_turned_into_one_for_another_number_of_machines() {
+    let (one, one_nodes) = one_machine();
+    let (many, many_nodes) = running(&usual());
+    let cases = [
+        (asked("multi-node", Some(&one), &one_nodes), "multi-node: the cluster runs as single-node"),
+        (look(&usual(), Some(&one), &one_nodes), "multi-node: the cluster runs as single-node"),
+        (asked("single-node", Some(&many), &many_nodes), "single-node: the cluster runs as multi-node"),
+    ];
+    for (decision, says) in cases {
+        assert!(decision.writes.is_empty() && decision.published.as_ref().unwrap().already, "{decision:?}");
+        let [message] = &messages(&decision)[..] else { panic!("{decision:?}") };
+        assert!(message.contains(says) && message.contains("make a new cluster"), "{message}");
+    }
+}
+
+#[test]
+fn before_anybody_lives_in_it_a_network_may_be_made_for_another_number_of_machines() {
+    let (one, _) = one_machine();
+    let back = asked("multi-node", Some(&one), &[]).published.unwrap();
+    assert_eq!(back.topology, Some(("netferry.dev/topology".into(), "multi-node".into())));
+    assert!(!back.already);
+    let (many, _) = running(&usual());
+    assert!(asked("single-node", Some(&many), &[]).published.unwrap().topology.is_some());
+}
+
+#[test]
+fn a_number_of_machines_that_nobody_knows_changes_nothing() {
+    let fresh = asked("two-node", None, &[node("a", &BTreeMap::new())]);
+    assert!(fresh.writes.is_empty() && fresh.published.is_none());
+    assert_eq!(
+        messages(&fresh),
+        ["metadata.annotations[netferry.dev/topology] \"two-node\": must be multi-node or single-node"]
+    );
+    let (config, nodes) = one_machine();
+    let decision = asked("two-node", Some(&config), &nodes);
+    assert!(decision.published.as_ref().unwrap().already && decision.problems.len() == 1, "{decision:?}");
+    let mut scribbled = config.clone();
+    scribbled.metadata.annotations = Some(topology("?"));
+    let decision = asked("single-node", Some(&scribbled), &nodes);
+    assert!(decision.writes.is_empty() && decision.published.is_none());
+    assert_eq!(decision.problems[0].reason, Reason::InvalidClusterConfig);
 }
