@@ -139,6 +139,9 @@ pub struct Options {
     pub cni: PathBuf,
     /// How many nodes there are at first; the first is a control plane node, the others are workers.
     pub nodes: u16,
+    /// The network is for one machine: nothing is wrapped, and nobody touches its uplink.
+    #[serde(default)]
+    pub single_node: bool,
     /// Which families it speaks.
     pub families: Families,
     /// Further underlay networks, with an interface on each node.
@@ -175,6 +178,7 @@ impl Options {
             program,
             cni,
             nodes: 3,
+            single_node: false,
             families: Families::V4,
             networks: 0,
             mtu: 1500,
@@ -192,13 +196,16 @@ impl Options {
         if self.nodes > Options::MOST_NODES {
             return refuse(format!("{} nodes: at most {}", self.nodes, Options::MOST_NODES));
         }
+        if self.single_node && self.nodes > 1 {
+            return refuse(format!("{} nodes: a network for one machine has a place for one", self.nodes));
+        }
         if self.networks > Options::MOST_NETWORKS {
             return refuse(format!("{} further networks: at most {}", self.networks, Options::MOST_NETWORKS));
         }
         // IPv6 needs 1280 for pods, and their packets are carried in others.
         let least = match self.families {
-            Families::V4 => 576 + Options::OVERHEAD,
-            Families::V6 | Families::Dual => 1280 + Options::OVERHEAD,
+            Families::V4 => 576 + self.overhead(),
+            Families::V6 | Families::Dual => 1280 + self.overhead(),
         };
         if self.mtu < least || self.mtu > 65_000 {
             return refuse(format!("an underlay MTU of {}: expected {least} to 65000", self.mtu));
@@ -230,7 +237,11 @@ impl Options {
 
     /// The largest packet of pods, at first.
     pub fn pod_mtu(&self) -> u32 {
-        self.host_mtu() - Options::OVERHEAD
+        self.host_mtu() - self.overhead()
+    }
+
+    fn overhead(&self) -> u32 {
+        if self.single_node { 0 } else { Options::OVERHEAD }
     }
 }
 
@@ -296,8 +307,11 @@ mod tests {
         let here = std::env::current_exe().expect("this test's program");
         let fine = Options::new("lab".parse().unwrap(), here.clone(), here);
         assert!(fine.check().is_ok());
-        let wrong: [fn(&mut Options); 8] = [
+        let alone = Options { nodes: 1, single_node: true, mtu: 600, ..fine.clone() };
+        assert!(alone.check().is_ok(), "nothing is carried in others");
+        let wrong: [fn(&mut Options); 9] = [
             |o| o.nodes = 5000,
+            |o| (o.nodes, o.single_node) = (2, true),
             |o| o.networks = 10,
             |o| o.mtu = 600,
             |o| (o.mtu, o.families) = (1300, Families::Dual),

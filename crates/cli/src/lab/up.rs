@@ -30,18 +30,22 @@ const NEEDED: [(&str, &str); 8] = [
 Examples:
   netferry lab up --nodes 3
   netferry lab up --name big --nodes 10 --family dual --networks 1
+  netferry lab up --single-node --family dual
   netferry lab up --control-plane kube")]
 pub(crate) struct UpArgs {
     /// How many nodes; the first is a control plane node, the others are workers
     #[arg(long, value_name = "N", default_value_t = 3)]
     nodes: u16,
+    /// One node with the network for one machine: no tunnels, no bridge, its uplink as it is
+    #[arg(long, conflicts_with = "nodes")]
+    single_node: bool,
     /// Which families nodes, pods and Services have
     #[arg(long, value_enum, default_value_t = Family::V4)]
     family: Family,
     /// Further underlay networks, with an interface on each node
     #[arg(long, value_name = "K", default_value_t = 0)]
     networks: u8,
-    /// The largest packet of the underlay; pods get 100 less
+    /// The largest packet of the underlay; pods get 100 less, and as much on a single node
     #[arg(long, value_name = "M", default_value_t = 1500)]
     mtu: u32,
     /// What nodes begin with, where it is less than the underlay carries: room for a change of MTU
@@ -110,7 +114,8 @@ fn options(which: &Which, args: &UpArgs) -> Result<Options, Failure> {
     let cni = beside(&program, "netferry-cni");
     let mut options = Options::new(which.name.clone(), program, cni);
     options.root = which.labs.clone();
-    options.nodes = args.nodes;
+    options.nodes = if args.single_node { 1 } else { args.nodes };
+    options.single_node = args.single_node;
     options.families = args.family.into();
     options.networks = args.networks;
     options.mtu = args.mtu;

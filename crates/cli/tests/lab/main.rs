@@ -15,3 +15,4 @@ mod sizes;
 mod soak_page;
 mod stage;
 mod tampering;
+mod single_node;

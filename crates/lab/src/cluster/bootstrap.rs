@@ -7,6 +7,8 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::{NetworkTopology, TopologyMode};
 use serde_json::{Value, json};
 
 use crate::error::{During, LabError, Result};
@@ -45,10 +47,15 @@ fn network(options: &Options) -> Value {
         .into_iter()
         .map(|(cidr, prefix)| json!({"cidr": cidr, "hostPrefix": prefix}))
         .collect();
+    let mut annotations = serde_json::Map::new();
+    if options.single_node {
+        let (key, value) = NetworkTopology::from(TopologyMode::SingleNode).entry();
+        annotations.insert(key, value.into());
+    }
     json!({
         "apiVersion": "operator.openshift.io/v1",
         "kind": "Network",
-        "metadata": {"name": "cluster"},
+        "metadata": {"name": "cluster", "annotations": annotations},
         "spec": {
             "managementState": "Managed",
             "clusterNetwork": ranges,

@@ -67,7 +67,8 @@ impl Spec {
             cni: options.cni.clone(),
             interfaces: interfaces.collect(),
             gateways: options.families.router(),
-            parts: options.parts,
+            // The uplink of a single node stays as it is.
+            parts: Parts { host_init: options.parts.host_init && !options.single_node, ..options.parts },
         }
     }
 
