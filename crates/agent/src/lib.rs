@@ -16,6 +16,7 @@ mod fixtures;
 pub mod host;
 pub mod host_init;
 mod kept;
+pub mod leave;
 pub mod machine;
 pub mod on_host;
 pub mod pods;

@@ -31,7 +31,7 @@ use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
-use crate::{facts, host, host_init, machine, sizes, switch};
+use crate::{facts, host, host_init, leave, machine, sizes, switch};
 
 /// How often what the host forwards is written at most.
 const REMEMBER_EVERY: Duration = Duration::from_secs(2);
@@ -90,6 +90,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let mut cache = Cache::read(&config.paths.data);
     let _daemons = Daemons::keep(&config.paths).await?;
     let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;
+    leave::note(&stores.switch, &config.paths.data);
     let last_known = cache.node(config.node.as_str());
     let chassis = switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
     let (handle, requests) = ZoneHandle::new();
@@ -272,7 +273,13 @@ impl Agent {
         // With the kernel's datapath there is nothing to guard.
         let guarded = if userspace { links } else { watch::channel(BTreeSet::new()).1 };
         let plan = self.outlook.host.subscribe();
-        let inputs = host::Inputs { plan, guarded, uplink, resync: self.config.resync };
+        let inputs = host::Inputs {
+            plan,
+            guarded,
+            uplink,
+            resync: self.config.resync,
+            run: self.config.paths.run.clone(),
+        };
         let (state, seen) = watch::channel(host::State::default());
         tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
         if let Some(bridge) = bridge {

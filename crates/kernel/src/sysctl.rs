@@ -95,6 +95,11 @@ impl Key {
         Key::conf(Family::V6, of, "keep_addr_on_down")
     }
 
+    /// Its parts, joined by slashes; [`Key::new`] reads them.
+    pub fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
     fn path(&self) -> PathBuf {
         PathBuf::from("/proc/sys/net").join(&self.0)
     }

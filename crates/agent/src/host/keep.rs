@@ -4,6 +4,8 @@
 //! may differ. The kernel tells of almost everything; what it lost, or never tells, the next resync finds.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +15,13 @@ use netferry_kernel::link::Link;
 use netferry_kernel::nft::{Copy, Notice, What};
 use netferry_kernel::route::Route;
 use netferry_kernel::sysctl::{Key, Of};
-use netferry_kernel::{Event, Family, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
+use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::objects::Objects;
-use super::{admit, flows, guard};
+use super::settings::SettingsError;
+use super::{admit, flows, guard, settings};
 
 /// After something that the kernel refused: first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -48,6 +51,8 @@ pub struct Inputs {
     pub uplink: Option<IfName>,
     /// How often everything is compared although nothing was told.
     pub resync: Duration,
+    /// Our run directory, where it is noted what settings were.
+    pub run: PathBuf,
 }
 
 impl Inputs {
@@ -117,6 +122,7 @@ struct Keeper<'k> {
     /// Where conversations by datagrams are known to lead. Not known at first: somebody may have been here before.
     led: Option<Datagrams>,
     guarded: BTreeSet<IfName>,
+    run: PathBuf,
 }
 
 impl<'k> Keeper<'k> {
@@ -134,6 +140,7 @@ impl<'k> Keeper<'k> {
             objects: None,
             led: None,
             guarded,
+            run: inputs.run.clone(),
         }
     }
 
@@ -289,7 +296,7 @@ impl<'k> Keeper<'k> {
     }
 
     /// Compares and mends. The order is that of need: routes stand on addresses, addresses on the link.
-    fn put_right(&mut self, suspects: Suspects) -> Result<State> {
+    fn put_right(&mut self, suspects: Suspects) -> Result<State, SettingsError> {
         if suspects.guards {
             guard::repair(self.kernel, &self.guarded)?;
         }
@@ -320,7 +327,7 @@ impl<'k> Keeper<'k> {
         let link = self.kernel.links().named(&objects.link.name)?;
         self.link = link.as_ref().map(|link| link.index);
         if suspects.settings || suspects.link {
-            settle(self.kernel, objects)?;
+            settings::settle(self.kernel, &objects.settings, &self.run)?;
         }
         let Some(link) = link else { return Ok(State::NoLink) };
         self.put_link_right(objects, link, suspects)?;
@@ -329,47 +336,31 @@ impl<'k> Keeper<'k> {
 
     fn put_link_right(&self, objects: &Objects, link: Link, suspects: Suspects) -> Result<()> {
         let (kernel, mark, index) = (self.kernel, &self.mark, link.index);
+        // A kernel that was booted without IPv6 can be given nothing of it, and everything else all the same.
+        let speaks_v6 = !kernel.sysctls().read(&[Key::disable_ipv6(&Of::All)])?.is_empty();
+        let can_have = |ip: IpAddr| speaks_v6 || ip.is_ipv4();
         if suspects.link {
             // Compared with this link alone: others that carry our mark are not part of this plan.
             let changes = netferry_kernel::link::diff(std::slice::from_ref(&objects.link), &[link], mark);
             kernel.links().apply(&changes)?;
         }
         if suspects.addresses {
-            report(&kernel.addresses().converge(&objects.addresses(index, mark), mark)?);
+            let mut addresses = objects.addresses(index, mark);
+            addresses.retain(|address| can_have(address.net.addr()));
+            report(&kernel.addresses().converge(&addresses, mark)?);
         }
         if suspects.routes {
-            report(&kernel.routes().converge(&objects.routes(index), mark)?);
+            let mut routes = objects.routes(index);
+            routes.retain(|route| can_have(route.to.addr()));
+            report(&kernel.routes().converge(&routes, mark)?);
         }
         if suspects.neighbours {
-            report(&kernel.neighbours().converge(&objects.neighbours(index), mark)?);
+            let mut neighbours = objects.neighbours(index);
+            neighbours.retain(|neighbour| can_have(neighbour.ip));
+            report(&kernel.neighbours().converge(&neighbours, mark)?);
         }
         Ok(())
     }
-}
-
-/// Writes the settings that are there to be written; those of a link that is not there come with it.
-fn settle(kernel: &Kernel, objects: &Objects) -> Result<()> {
-    let keys: Vec<Key> = objects.settings.keys().cloned().collect();
-    let have = kernel.sysctls().read(&keys)?;
-    let mut want = objects.settings.clone();
-    want.retain(|key, _| have.contains_key(key));
-    let changes = netferry_kernel::sysctl::diff(&want, &have);
-    if changes.contains_key(&Key::forwarding(Family::V6, &Of::All)) {
-        keep_learning(kernel)?;
-    }
-    kernel.sysctls().apply(&changes)
-}
-
-/// A host that forwards does not listen to routers, and forgets the default route it has from one, unless told to.
-/// So links that listen now are told to before the host forwards.
-fn keep_learning(kernel: &Kernel) -> Result<()> {
-    let links = kernel.links().observe()?;
-    let of = links.into_iter().filter(|link| !link.loopback).map(|link| Of::Link(link.name));
-    let keys: Vec<Key> = of.chain([Of::Default]).map(|of| Key::accept_ra(&of)).collect();
-    let mut listening = kernel.sysctls().read(&keys)?;
-    listening.retain(|_, value| value == "1");
-    listening.values_mut().for_each(|value| "2".clone_into(value));
-    kernel.sysctls().apply(&listening)
 }
 
 /// Something of somebody else's is in the way. It stays; whoever put it there must be told by the log.

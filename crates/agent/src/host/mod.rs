@@ -2,7 +2,7 @@
 //!
 //! [`keep`] makes a [`HostPlan`](netferry_core::overlay::host::HostPlan) true and keeps it so; [`objects`] and
 //! [`filter`] say what it asks of the kernel, [`admit`] sees to it that chains of others let it pass, [`flows`] that
-//! conversations by datagrams follow it. [`guard`] and
+//! conversations by datagrams follow it, [`settings`] that what was set can be taken back. [`guard`] and
 //! [`neighbours`] are for the userspace datapath alone.
 
 pub mod admit;
@@ -12,13 +12,18 @@ pub mod guard;
 pub mod keep;
 pub mod neighbours;
 pub mod objects;
+pub mod settings;
 
-use netferry_kernel::{Kernel, Mark, Objects as _, Result};
+use std::path::Path;
+
+use netferry_kernel::{Kernel, Mark, Objects as _};
 
 pub use keep::{Inputs, State, run};
+pub use settings::SettingsError;
 
-/// Removes everything from the kernel that carries our mark, but links. Settings stay: others may rely on them by now.
-pub fn withdraw(kernel: &Kernel) -> Result<()> {
+/// Removes everything from the kernel that carries our mark, but links, and puts settings back to what they were when
+/// `run` was told of them.
+pub fn withdraw(kernel: &Kernel, run: &Path) -> Result<(), SettingsError> {
     let mark = Mark::default();
     admit::converge(kernel, &[])?;
     kernel.routes().converge(&[], &mark)?;
@@ -27,5 +32,5 @@ pub fn withdraw(kernel: &Kernel) -> Result<()> {
     for nft_table in [mark.nft_table.clone(), guard::TABLE.to_owned()] {
         kernel.nft().converge(&[], &Mark { nft_table, ..mark.clone() })?;
     }
-    Ok(())
+    settings::restore(kernel, run)
 }

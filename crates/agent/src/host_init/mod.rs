@@ -24,10 +24,11 @@ mod uplink;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use netferry_core::overlay::names;
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::announce::Announcement;
 use netferry_kernel::link::Link;
@@ -37,12 +38,16 @@ use netferry_ovs::client::LinkError;
 use netferry_ovs::{CallError, Remote, SettleError};
 use tokio::time::timeout;
 
-use crate::host::guard;
+use crate::config::Paths;
+use crate::host::{SettingsError, guard};
 use bridge::{Found, Plan, Switch};
 pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
 pub use sized::SizesError;
 pub use uplink::{NoUplink, Sight, choose};
+
+/// How long the switch may take at a boot.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What host-init is asked for.
 #[derive(Clone, Debug)]
@@ -127,6 +132,9 @@ pub enum InitError {
         #[source]
         source: netferry_kernel::Error,
     },
+    /// What is ours in the kernel could not be removed.
+    #[error("removing what is ours from the kernel")]
+    Withdraw(#[source] SettingsError),
     /// The sizes the host is to run at could not be found out or set.
     #[error(transparent)]
     Sizes(#[from] SizesError),
@@ -141,6 +149,23 @@ pub enum InitError {
     },
 }
 
+impl Options {
+    /// The usual ones, on a node with these places.
+    pub fn of(paths: &Paths) -> Options {
+        Options {
+            database: Remote::Unix(paths.switch_socket()),
+            run: paths.run.clone(),
+            bridge: IfName::new(names::EXTERNAL_BRIDGE).expect("a short name"),
+            uplink: None,
+            datapath: None,
+            always: false,
+            keep_mac: false,
+            patience: PATIENCE,
+            root: paths.root.clone(),
+        }
+    }
+}
+
 impl InitError {
     /// Was nothing changed, because the request as it is cannot be carried out?
     pub fn is_refusal(&self) -> bool {
@@ -153,6 +178,7 @@ impl InitError {
             | InitError::Waiting { .. }
             | InitError::Port { .. }
             | InitError::Kernel { .. }
+            | InitError::Withdraw(_)
             | InitError::Record { .. } => false,
         }
     }
@@ -197,6 +223,28 @@ pub async fn prepare(
     };
     let record = Record { datapath: datapath.into(), bridge };
     record.write(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })?;
+    Ok(record)
+}
+
+/// Prepares a host whose links are not ours to use: its files are put in order, and what OVN said before this boot is
+/// forgotten. Where the host was prepared in this boot, nothing is done.
+///
+/// What the switch was told before us is noted in `data`.
+pub async fn prepare_alone(kernel: &Kernel, options: &Options, data: &Path) -> Result<Record, InitError> {
+    let failed = |source| InitError::Record { run: options.run.clone(), source };
+    if let Some(record) = Record::read(&options.run).map_err(failed)? {
+        return Ok(record);
+    }
+    mend(options)?;
+    let switch = connect(options).await?;
+    crate::leave::note(&switch.client, data);
+    forget_last_boot(&switch, options).await?;
+    let datapath = match options.datapath {
+        Some(datapath) => datapath,
+        None => datapath_of(kernel)?,
+    };
+    let record = Record { datapath: datapath.into(), bridge: None };
+    record.write(&options.run).map_err(failed)?;
     Ok(record)
 }
 
@@ -310,8 +358,7 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     removed.map_err(|_| silent(options.patience))?.map_err(|source| rows(name, source))?;
     waited(&switch, name, options.patience).await?;
     step("removing what else of ours is in the kernel");
-    tell(crate::host::withdraw(kernel), || "removing what is ours".to_owned())?;
-    Ok(())
+    crate::host::withdraw(kernel, &options.run).map_err(InitError::Withdraw)
 }
 
 async fn connect(options: &Options) -> Result<Switch, InitError> {

@@ -109,7 +109,7 @@ impl Zone {
             has_flows: false,
         };
         let me = "n1".parse().expect("a name");
-        let model = Model::new(me, basis.networks.clone(), basis.mtu, facts);
+        let model = Model::new(me, basis.networks.clone(), basis.mode.topology(), basis.mtu, facts);
         let (heard, hearing) = mpsc::channel(64);
         let (handle, requests) = ZoneHandle::new();
         let outlook = Outlook::default();
@@ -118,7 +118,13 @@ impl Zone {
         // What takes longer is written a second time, which is not what is counted here.
         keeper.wait_for_databases(PATIENCE);
         let guarded = watch::channel(BTreeSet::new()).1;
-        let inputs = host::Inputs { plan, guarded, uplink: None, resync: Duration::from_secs(3600) };
+        let inputs = host::Inputs {
+            plan,
+            guarded,
+            uplink: None,
+            resync: Duration::from_secs(3600),
+            run: dir.path().join("run"),
+        };
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run());
         let (state, _) = watch::channel(host::State::default());

@@ -95,6 +95,7 @@ struct Kept {
     guarded: watch::Sender<BTreeSet<IfName>>,
     state: watch::Receiver<State>,
     task: tokio::task::JoinHandle<()>,
+    run: tempfile::TempDir,
 }
 
 impl Kept {
@@ -103,9 +104,11 @@ impl Kept {
         let (guarded, links) = watch::channel(BTreeSet::new());
         let (sender, state) = watch::channel(State::default());
         // Too long for a test: what is repaired is repaired because it was heard of.
-        let inputs = Inputs { plan: plans, guarded: links, uplink: None, resync: Duration::from_secs(3600) };
+        let resync = Duration::from_secs(3600);
+        let run = tempfile::tempdir().unwrap();
+        let inputs = Inputs { plan: plans, guarded: links, uplink: None, resync, run: run.path().to_owned() };
         let task = tokio::spawn(keep(Arc::clone(kernel), inputs, sender));
-        Kept { plan, guarded, state, task }
+        Kept { plan, guarded, state, task, run }
     }
 
     async fn reaches(&mut self, wanted: State) {
@@ -284,6 +287,56 @@ async fn a_host_that_begins_to_forward_keeps_listening_to_routers() {
 }
 
 #[tokio::test]
+async fn a_host_that_speaks_no_ipv6_has_everything_of_ipv4_and_reaches_its_pods_by_both() {
+    let host = Arc::new(namespace());
+    run(&host, "for of in all default; do echo 1 > /proc/sys/net/ipv6/conf/$of/disable_ipv6; done");
+    make_link(&host);
+    let mut kept = Kept::start(&host, Some(plan(2)));
+    kept.reaches(State::AsPlanned).await;
+    let all = seen(&host);
+    assert!(all.contains("inet 10.244.0.2/24") && all.contains("inet6 fd01::2/64"), "{all}");
+    assert_eq!(run(&host, "cat /proc/sys/net/ipv6/conf/overlay/disable_ipv6").trim(), "1", "theirs");
+    // Somebody switches it off everywhere once more.
+    run(&host, "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
+    until("everything once more", async || is_seen(&host).as_ref() == Some(&all)).await;
+}
+
+#[tokio::test]
+async fn settings_are_what_they_were_once_we_are_gone_but_those_somebody_changed_after_us() {
+    let Wire { host, peer: _peer } = Wire::new();
+    make_link(&host);
+    // A careful host: it takes no redirects, and forwards on one link alone.
+    run(
+        &host,
+        "cd /proc/sys/net; echo 0 > ipv4/conf/all/accept_redirects; echo 1 > ipv4/conf/overlay/forwarding; \
+         echo 1 > ipv6/conf/eth0/accept_ra; echo 1 > ipv6/conf/overlay/accept_ra",
+    );
+    // Of links that stay; some the kernel rolls anew, or does not let anybody read.
+    let all = || {
+        let show = "cd /proc/sys/net; grep -rs . ipv4/ip_forward ipv[46]/conf | grep -v ovn-k8s-mp0 | \
+                    grep -v -e stable_secret -e base_reachable_time | sort";
+        run(&host, show).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = all();
+    let mut kept = Kept::start(&host, Some(plan(0)));
+    kept.reaches(State::AsPlanned).await;
+    assert!(all().contains(&"ipv4/ip_forward:1".to_owned()));
+    // An agent that starts again in the same boot finds what the last one made, and takes it for nobody's wish.
+    kept.task.abort();
+    run(&host, "echo 0 > /proc/sys/net/ipv4/ip_forward");
+    let objects = netferry_agent::host::objects::Objects::of(&plan(0)).unwrap();
+    netferry_agent::host::settings::settle(&host, &objects.settings, kept.run.path()).unwrap();
+    run(&host, "echo 0 > /proc/sys/net/ipv6/conf/overlay/accept_ra");
+    for _ in 0..2 {
+        netferry_agent::host::withdraw(&host, kept.run.path()).unwrap();
+        let after = all();
+        let changed: Vec<&String> = after.iter().filter(|line| !before.contains(line)).collect();
+        assert_eq!(changed, ["ipv6/conf/overlay/accept_ra:0"], "theirs");
+        assert_eq!(before.len(), after.len());
+    }
+}
+
+#[tokio::test]
 async fn guards_come_back_by_themselves() {
     let Wire { host, peer: _peer } = Wire::new();
     let kept = Kept::start(&host, None);
@@ -370,8 +423,8 @@ async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_for
             theirs.lines().filter(|line| !line.contains("\"netferry\"")).collect::<Vec<_>>().join("\n");
         netferry_agent::host::admit::converge(&world.host, &[]).unwrap();
         until("our rules once more", async || admitted() == 2).await;
-        drop(kept);
-        netferry_agent::host::withdraw(&world.host).unwrap();
+        kept.task.abort();
+        netferry_agent::host::withdraw(&world.host, kept.run.path()).unwrap();
         assert_eq!(run(&world.host, &list).trim_end(), theirs.trim_end());
         let left = run(&world.host, "nft list tables; ip route show proto 110; ip neigh show nud permanent");
         assert!(!left.contains("netferry") && !left.contains("10.244"), "{left}");

@@ -39,6 +39,8 @@ names! {
         NodeClaimTaken = "NodeClaimTaken",
         /// A node has no address others could reach it by.
         NodeWithoutAddress = "NodeWithoutAddress",
+        /// A network of a host's own overlaps the cluster's ranges, or it has no address of a family of theirs.
+        HostNetworkMisfit = "HostNetworkMisfit",
         /// A change of plugin is stuck.
         NetworkTypeMigrationFailed = "NetworkTypeMigrationFailed",
     }

@@ -9,6 +9,7 @@ pub mod acl;
 pub mod allocate;
 pub mod check;
 pub mod cluster;
+pub mod ground;
 pub mod host;
 pub mod names;
 pub mod networks;

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::HostCidrs;
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
 use netferry_core::mtu::Mtu;
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
 use netferry_core::overlay::allocate::{Applicant, allocate_in, check};
+use netferry_core::overlay::ground;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
 use netferry_translate::{applicant, assignment, networks};
@@ -121,6 +124,10 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
     }
     problems.extend(allocation.findings.iter().map(|finding| of_finding(finding, &allocation)));
 
+    for (applicant, node) in &nodes {
+        problems.extend(misfits(&networks, applicant.name.as_str(), node));
+    }
+
     let none = BTreeMap::new();
     let mut writes = Vec::new();
     for (applicant, node) in &nodes {
@@ -139,6 +146,21 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
     let topology = (said.unwrap_or_default() != mode).then(|| networks::printed_mode(mode));
     let published = mtu.map(|mtu| publish(&networks, mtu, topology, status));
     Decision { writes, published, problems }
+}
+
+/// What of a node's own network does not go with the ranges, as the node says it.
+fn misfits(networks: &Networks, name: &str, node: &ObjectMeta) -> Vec<Problem> {
+    let host = node.annotations.as_ref().and_then(|all| HostCidrs::read(all).ok().flatten());
+    let host = host.unwrap_or_default();
+    let found = ground::misfits(networks, host.addresses());
+    let problem = |misfit: ground::Misfit| Problem {
+        about: About::Node(name.to_owned()),
+        reason: Reason::HostNetworkMisfit,
+        message: format!("node {name}: {misfit}"),
+        action: "ReachNode",
+        repaired: false,
+    };
+    found.into_iter().map(problem).collect()
 }
 
 /// For how many nodes the network is: what is asked for in a new cluster, what is deployed in a running one.

@@ -9,7 +9,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::{
-    GatewayRouterLrpIfAddrs, LeaderTerm, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
+    GatewayRouterLrpIfAddrs, HostCidrs, LeaderTerm, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
     TransitSwitchPortIfAddr,
 };
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
@@ -27,7 +27,8 @@ struct Traits {
     lacks_address: bool,
 }
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
+    HostCidrs::KEY,
     NodeSubnets::KEY,
     NodeId::KEY,
     NetworkIds::KEY,

@@ -120,16 +120,18 @@ impl Zone<'_> {
 
     fn sysctls(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
-        let mut on = |key: String| all.insert(key, "1".to_owned());
+        let mut set = |key: String, value: &str| all.insert(key, value.to_owned());
         for family in self.networks.families() {
             match family {
                 Family::V4 => {
-                    on("net.ipv4.ip_forward".to_owned());
-                    on(format!("net.ipv4.conf.{MANAGEMENT_LINK}.forwarding"));
+                    set("net.ipv4.ip_forward".to_owned(), "1");
+                    set(format!("net.ipv4.conf.{MANAGEMENT_LINK}.forwarding"), "1");
                 }
                 Family::V6 => {
-                    on("net.ipv6.conf.all.forwarding".to_owned());
-                    on(format!("net.ipv6.conf.{MANAGEMENT_LINK}.forwarding"));
+                    set("net.ipv6.conf.all.forwarding".to_owned(), "1");
+                    set(format!("net.ipv6.conf.{MANAGEMENT_LINK}.forwarding"), "1");
+                    // A host that speaks no IPv6 on its own links still reaches its pods by it.
+                    set(format!("net.ipv6.conf.{MANAGEMENT_LINK}.disable_ipv6"), "0");
                 }
             }
         }

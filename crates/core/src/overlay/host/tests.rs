@@ -193,7 +193,7 @@ fn nothing_the_host_has_for_one_machine_names_an_address_of_the_uplink() {
 fn a_process_of_the_host_answers_for_its_service_when_the_uplink_took_its_address() {
     let text = single(Speaks::Dual).filter.to_string();
     let start = text.find("chain prerouting {").unwrap();
-    let chain = text[start..].split("  chain ").nth(1).unwrap();
+    let chain = text[start..].split("  chain ").next().unwrap();
     let last: Vec<&str> = chain.lines().map(str::trim).filter(|line| line.contains("iifname")).collect();
     let of = |word: &str, ip: &str, own: &str| {
         let from = format!("iifname \"ovn-k8s-mp0\" meta nfproto {word} meta l4proto {{ tcp, udp, sctp }} ");

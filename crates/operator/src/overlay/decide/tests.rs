@@ -259,3 +259,20 @@ fn a_number_of_machines_that_nobody_knows_changes_nothing() {
     assert!(decision.writes.is_empty() && decision.published.is_none());
     assert_eq!(decision.problems[0].reason, Reason::InvalidClusterConfig);
 }
+
+#[test]
+fn a_hosts_network_that_comes_to_overlap_the_pods_is_reported_and_nothing_changes() {
+    let (config, mut nodes) = one_machine();
+    let host = r#"["10.244.200.7/24","192.168.1.7/24"]"#;
+    let annotations = nodes[0].annotations.get_or_insert_default();
+    annotations.insert("k8s.ovn.org/host-cidrs".into(), host.into());
+    let decision = asked("single-node", Some(&config), &nodes);
+    assert!(decision.writes.is_empty() && decision.published.as_ref().unwrap().already, "{decision:?}");
+    assert_eq!(decision.problems[0].reason, Reason::HostNetworkMisfit);
+    assert_eq!(
+        messages(&decision),
+        [
+            "node a: its network 10.244.200.0/24 overlaps the cluster range 10.244.0.0/16: one of both hides the other"
+        ]
+    );
+}
