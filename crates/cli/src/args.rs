@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, mtu, operator, version,
+    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, mtu, operator, solo,
+    version,
 };
 
 const EXIT_CODES: &str = "\
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Mtu(mtu::MtuArgs),
     Agent(agent::AgentArgs),
     Operator(operator::OperatorArgs),
+    Solo(solo::SoloArgs),
     Apiserver(apiserver::ApiserverArgs),
     HostInit(host_init::HostInitArgs),
     Crds(crds::CrdsArgs),

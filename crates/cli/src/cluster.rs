@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::args::Global;
 use crate::exit::Failure;
@@ -30,6 +35,39 @@ pub(crate) async fn connect_here(global: &Global) -> Result<Client, Failure> {
     }
     let config = Config::incluster().context("using the account of the pod this runs in")?;
     Ok(Client::try_from(once(config)).context("preparing to talk to the cluster this runs in")?)
+}
+
+/// How long nothing may be heard from the other side before it is asked whether it is there; how often, and how long
+/// what was sent may stay unanswered.
+const QUIET: Duration = Duration::from_secs(5);
+const ASK_EVERY: Duration = Duration::from_secs(2);
+const ASK: u32 = 3;
+const UNHEARD: Duration = Duration::from_secs(10);
+
+/// A client that notices when it can no longer be heard. A host whose address changed has connections from the old one,
+/// over which nothing comes any more and nothing says so: without this, watches would stay silent for minutes.
+pub(crate) fn attentive(config: Config) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        return Client::try_from(once(config));
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(QUIET));
+    tcp.set_keepalive_interval(Some(ASK_EVERY));
+    tcp.set_keepalive_retries(Some(ASK));
+    tcp.set_tcp_user_timeout(Some(UNHEARD));
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .map_err(BoxError::from)
+        .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector));
+    Ok(Client::new(service, config.default_namespace))
 }
 
 /// Every request is made once. A client that repeats by itself what was answered with 429 would sit out, unseen, the

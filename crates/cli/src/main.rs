@@ -18,6 +18,7 @@ mod man;
 mod mtu;
 mod operator;
 mod output;
+mod solo;
 mod time;
 mod version;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Mtu(args) => mtu::run(&args, &cli.global),
         Command::Agent(args) => agent::run(&args, &cli.global),
+        Command::Solo(args) => solo::run(&args, &cli.global),
         Command::Operator(args) => operator::run(&args, &cli.global),
         Command::Apiserver(args) => apiserver::run(&args),
         Command::HostInit(args) => host_init::run(&args, cli.global.output),

@@ -15,13 +15,14 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("output is text")
 }
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "doctor",
     "lab",
     "demo",
     "mtu",
     "agent",
     "operator",
+    "solo",
     "apiserver",
     "host-init",
     "crds",

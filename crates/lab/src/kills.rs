@@ -109,7 +109,7 @@ impl Part {
     fn finder(self) -> &'static str {
         // A pattern that does not match the command line it stands in.
         match self {
-            Part::Agent => r#"pgrep -f "[n]etferry .*agent --node""#,
+            Part::Agent => r#"pgrep -f "[n]etferry .*(agent|solo) --node""#,
             Part::Operator => r#"pgrep -f "[n]etferry .* operator""#,
             Part::ApiServer => r#"pgrep -f "[n]etferry apiserver|[k]ube-apiserver""#,
             Part::Northd => "cat /run/ovn/ovn-northd.pid",

@@ -240,6 +240,11 @@ impl Options {
         self.host_mtu() - self.overhead()
     }
 
+    /// Whether agent and operator are one process, on the one node there is.
+    pub fn solo(&self) -> bool {
+        self.single_node && self.parts.operator && self.parts.agent
+    }
+
     fn overhead(&self) -> u32 {
         if self.single_node { 0 } else { Options::OVERHEAD }
     }

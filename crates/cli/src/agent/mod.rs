@@ -39,6 +39,15 @@ Examples:
   NODE_NAME=worker-1 netferry agent --kubeconfig /etc/netferry/kubeconfig --log-format json"
 )]
 pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    #[command(flatten)]
+    logs: LogArgs,
+}
+
+// What is said of a node. No comment for its help: that of the command would be replaced by it.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
     /// The name of this node in the cluster; without it, the host's name
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node: Option<String>,
@@ -53,8 +62,6 @@ pub(crate) struct AgentArgs {
     operator_namespace: String,
     #[command(flatten)]
     places: Places,
-    #[command(flatten)]
-    logs: LogArgs,
 }
 
 /// Where things are on this node.
@@ -102,7 +109,7 @@ enum Mover {
 
 pub(crate) fn run(args: &AgentArgs, global: &Global) -> Result<(), Failure> {
     logs::begin(&args.logs)?;
-    let config = config(args)?;
+    let config = config(&args.node)?;
     netferry_kernel::memory::share_one_heap();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
@@ -120,7 +127,8 @@ async fn until_stopped(config: Config, global: &Global) -> Result<(), Failure> {
     }
 }
 
-fn config(args: &AgentArgs) -> Result<Config, Failure> {
+/// What the agent of this node is told.
+pub(crate) fn config(args: &NodeArgs) -> Result<Config, Failure> {
     let name = match &args.node {
         Some(name) => name.clone(),
         None => {
@@ -154,7 +162,7 @@ fn config(args: &AgentArgs) -> Result<Config, Failure> {
 }
 
 /// Made without asking the API anything: a node must come up without it.
-async fn client(global: &Global) -> Result<kube::Client, Failure> {
+pub(crate) async fn client(global: &Global) -> Result<kube::Client, Failure> {
     let usual = PathBuf::from(KUBECONFIG);
     let file = global.kubeconfig.clone().or_else(|| usual.exists().then_some(usual));
     let config = match file {
@@ -169,6 +177,5 @@ async fn client(global: &Global) -> Result<kube::Client, Failure> {
         }
     };
     let address = config.cluster_url.to_string();
-    Ok(kube::Client::try_from(cluster::once(config))
-        .with_context(|| format!("preparing to talk to {address}"))?)
+    Ok(cluster::attentive(config).with_context(|| format!("preparing to talk to {address}"))?)
 }

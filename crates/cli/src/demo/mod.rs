@@ -6,6 +6,7 @@ mod guide;
 mod mtu;
 mod network;
 mod server;
+mod single_node;
 mod tour;
 
 use clap::{Args, Subcommand};
@@ -29,6 +30,7 @@ Examples:
   netferry demo
   netferry demo mtu --naive
   netferry demo network --family dual --for 30s
+  netferry demo single-node
   netferry demo api --kubectl ~/bin/kubectl"
 )]
 pub(crate) struct DemoArgs {
@@ -40,6 +42,7 @@ pub(crate) struct DemoArgs {
 enum What {
     Mtu(mtu::MtuArgs),
     Network(network::NetworkArgs),
+    SingleNode(single_node::SingleNodeArgs),
     Api(api::ApiArgs),
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         None => mtu::run(&mtu::MtuArgs::default()),
         Some(What::Mtu(args)) => mtu::run(args),
         Some(What::Network(args)) => network::run(args),
+        Some(What::SingleNode(args)) => single_node::run(args),
         Some(What::Api(args)) => api::run(args),
     }
 }

@@ -22,6 +22,7 @@ use crate::exit::Failure;
 use crate::output;
 use host::Host;
 use report::Report;
+pub(crate) use units::{UNIT_DIRS, UNITS as OVN_UNITS};
 
 /// Say what this machine has and lacks to run netferry, and how to mend it
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use super::host::Host;
 use super::report::{Check, Group, Level};
 
 /// The unit that is enabled, and the one that does the work because of it.
-const UNITS: [&str; 6] = [
+pub(crate) const UNITS: [&str; 6] = [
     "ovn-host.service",
     "ovn-controller.service",
     "ovn-central.service",
@@ -14,7 +14,7 @@ const UNITS: [&str; 6] = [
 ];
 
 const CONFIGURED: &str = "/etc/systemd/system";
-const UNIT_DIRS: [&str; 4] =
+pub(crate) const UNIT_DIRS: [&str; 4] =
     [CONFIGURED, "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
 /// What systemd will do with a unit.

@@ -19,7 +19,7 @@ use crate::exit::Failure;
 use crate::line::Line;
 
 pub(crate) use hidden::{ContainerArgs, LabRunArgs, container, node, run_lab};
-pub(crate) use up::{beside, missing_packages, progress};
+pub(crate) use up::{beside, missing, missing_packages, progress};
 
 /// Run a cluster on this machine: nodes out of namespaces, a real switch in each, faults on request
 #[derive(Debug, Args)]

@@ -146,15 +146,20 @@ fn assets() -> Result<PathBuf, Failure> {
 }
 
 pub(crate) fn missing_packages() -> Result<(), Failure> {
+    missing("a lab", &NEEDED)
+}
+
+/// Refuses what needs programs that are not there, with the packages that have them.
+pub(crate) fn missing(what: &str, needed: &[(&str, &str)]) -> Result<(), Failure> {
     let mut missing: Vec<&str> =
-        NEEDED.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect();
+        needed.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect();
     missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }
     let list = missing.join(" ");
     Err(Failure::Refused(anyhow!(
-        "a lab needs packages that are missing: apt-get install {list} (or scripts/setup)"
+        "{what} needs packages that are missing: apt-get install {list} (or scripts/setup)"
     )))
 }
 

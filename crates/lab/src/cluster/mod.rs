@@ -172,7 +172,7 @@ impl Cluster {
         }
         if let Some(control) = self.control.write().await.as_mut() {
             control.give_accounts(&self.options.control_plane).await?;
-            if self.options.parts.operator {
+            if self.options.parts.operator && !self.options.solo() {
                 control.start_operator()?;
             }
         }
@@ -189,7 +189,7 @@ impl Cluster {
 
     async fn add_node(&self, new: NewNode) -> Result<Name> {
         let kubeconfigs = self.control.read().await.as_ref().and_then(Control::for_a_node);
-        let Some((kubelet, agent)) = kubeconfigs else {
+        let Some((kubelet, mut agent)) = kubeconfigs else {
             return Err(LabError::Refused("the API server is not there yet; try again in a moment".into()));
         };
         let mut nodes = self.nodes();
@@ -204,6 +204,10 @@ impl Cluster {
         let spec = Spec::new(&self.options, self.state.node(&name), name.clone(), number, &new);
         disk::make(&spec)?;
         disk::write_kubeconfig(&spec, crate::node::KUBELET, &kubelet)?;
+        if self.options.solo() {
+            // It does an operator's work too.
+            agent.clone_from(&kubelet);
+        }
         disk::write_kubeconfig(&spec, crate::node::AGENT, &agent)?;
         let addresses = self.options.families.node(0, number);
         nodes.insert(name.clone(), Arc::new(Machine::start(spec, addresses, self.rack.clone())));

@@ -149,7 +149,8 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
     stage(Stage::Registering);
     if spec.parts.agent {
         let program = Program::new(spec.program_inside(), "/var/log/netferry/agent.log").named("agent");
-        let arguments = ["--kubeconfig", AGENT, "agent", "--node", spec.name.as_str()];
+        let command = if spec.solo { "solo" } else { "agent" };
+        let arguments = ["--kubeconfig", AGENT, command, "--node", spec.name.as_str()];
         services.push(program.args(arguments).env("NODE_NAME", spec.name.as_str()).supervise(children));
     }
     let kubelet = Kubelet::start(spec, Path::new(KUBELET), children, reporter).await?;

@@ -35,6 +35,9 @@ pub struct Spec {
     pub gateways: Vec<IpNet>,
     /// Which of our programs run on it.
     pub parts: Parts,
+    /// Its agent is the operator too.
+    #[serde(default)]
+    pub solo: bool,
 }
 
 /// An interface.
@@ -69,6 +72,7 @@ impl Spec {
             gateways: options.families.router(),
             // The uplink of a single node stays as it is.
             parts: Parts { host_init: options.parts.host_init && !options.single_node, ..options.parts },
+            solo: options.solo(),
         }
     }
 

@@ -1,0 +1,122 @@
+//! Coming to one machine and leaving it: its own network notices nothing, and nothing of ours stays.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use netferry_lab::meter::{Endpoint, Flow, Limits, Meter, Sizes, Traffic};
+use netferry_lab::paths::in_lab::place;
+use netferry_lab::{Families, Lab, Options};
+
+use crate::bench::{bare, ran, said, until, up};
+use crate::kubectl::{field, kubectl, pod, ready};
+
+const NODE: &str = "node-1";
+const CONFIG: &str = "/etc/cni/net.d/10-netferry.conflist";
+
+/// `netferry solo`, where nobody else keeps it running.
+struct Solo(Child);
+
+impl Solo {
+    fn start(lab: &Lab) -> Solo {
+        let mut command = Command::new("netferry");
+        command.args(["--kubeconfig", "/etc/netferry/kubeconfig", "solo", "--node", NODE]);
+        command.args(["--cluster-network", "10.244.0.0/16,fd00:10:244::/48"]);
+        command.args(["--service-network", "10.96.0.0/16,fd00:10:96::/112"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Solo(lab.spawn(NODE, command).expect("it starts"))
+    }
+}
+
+impl Drop for Solo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Everything of the host that somebody could have touched, line by line.
+fn host(lab: &Lab) -> Vec<String> {
+    let ask = "ip -d -o link; ip -o addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; \
+               ip neigh show nud permanent; tc qdisc; nft list ruleset; \
+               ovs-vsctl list-br; ovs-vsctl get open . external_ids other_config; \
+               find /etc /opt /run/netferry /run/ovn /var/lib/netferry /var/lib/ovn /var/lib/cni ! -type d 2>/dev/null; \
+               grep -rs . /proc/sys/net/ipv4 /proc/sys/net/ipv6; true";
+    // The kernel rolls one, and does not let anybody read the other.
+    let random = ["base_reachable_time", "stable_secret"];
+    let text = said(lab, NODE, &["sh", "-c", ask]);
+    let lines = text.lines().filter(|line| !random.iter().any(|word| line.contains(word)));
+    let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    lines.sort();
+    lines
+}
+
+/// Packets of the host's own, to the world and back.
+fn own_packets(lab: &Lab) -> Vec<Flow> {
+    let flow = |(address, traffic): (std::net::IpAddr, Traffic)| {
+        let to =
+            Endpoint { place: place(lab, "outside").expect("a place"), at: SocketAddr::new(address, 4242) };
+        let from = place(lab, NODE).expect("a place");
+        Flow::between(format!("host > {address}"), traffic, from, to).at_rate(50)
+    };
+    let world: Vec<_> = Families::Dual.outside().iter().map(|net| net.addr()).collect();
+    let kinds = [Traffic::Udp(Sizes::Full), Traffic::TCP];
+    world.iter().flat_map(|address| kinds.clone().map(|traffic| (*address, traffic))).map(flow).collect()
+}
+
+fn uninstall(lab: &Lab, more: &[&str]) -> (Option<i32>, String) {
+    let command: Vec<&str> = ["netferry", "solo", "uninstall"].iter().chain(more).copied().collect();
+    let done = ran(lab, NODE, &command);
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+#[test]
+fn a_machine_is_what_it_was_once_its_network_is_uninstalled_and_its_own_packets_never_noticed() {
+    let lab = up(&Options { single_node: true, families: Families::Dual, ..bare(1) });
+    // What a cluster of somebody else's has: nothing of ours.
+    kubectl(&lab, &["delete", "network.operator.openshift.io", "cluster"]);
+    let before = host(&lab);
+    let meter = Meter::start(own_packets(&lab)).expect("a meter");
+
+    let plugin = ["--cni-plugin", "/opt/cni/bin/netferry-cni", "--cni-bin-dir", "/var/lib/cni/bin"];
+    let install = ["netferry", "solo", "install", "--kubeconfig", "/etc/netferry/kubeconfig"];
+    for _ in 0..2 {
+        said(&lab, NODE, &[&install[..], &plugin].concat());
+    }
+    said(&lab, NODE, &["test", "-x", "/var/lib/cni/bin/netferry-cni"]);
+    let solo = Solo::start(&lab);
+    until("pods can be started", || ran(&lab, NODE, &["test", "-e", CONFIG]).status.success());
+    pod(&lab, "default", "web", NODE, "");
+    let addresses = ready(&lab, "default", "web");
+    assert_eq!(addresses.len(), 2, "{addresses:?}");
+    let at = format!("{}:8080", addresses[0]);
+    until("the pod answers", || ran(&lab, NODE, &["netferry", "lab-pod", "probe", &at]).status.success());
+    let asked = field(&lab, "", "network.operator.openshift.io/cluster", ".metadata.annotations");
+    assert!(asked.contains("single-node"), "{asked}");
+
+    // Again, as after an update.
+    drop(solo);
+    let solo = Solo::start(&lab);
+    until("the agent answers", || {
+        let (code, said) = uninstall(&lab, &[]);
+        assert_eq!(code, Some(3), "{said}");
+        said.contains("default/web")
+    });
+    kubectl(&lab, &["delete", "pod", "web", "--grace-period=0", "--force"]);
+    until("the pod's port to be gone", || {
+        said(&lab, NODE, &["ovs-vsctl", "list-ports", "br-int"]).trim() == "ovn-k8s-mp0"
+    });
+    until("a running agent keeps its network", || uninstall(&lab, &[]).1.contains("stop it first"));
+    drop(solo);
+    let (code, told) = uninstall(&lab, &[]);
+    assert_eq!(code, Some(0), "{told}");
+
+    let after = host(&lab);
+    let new: Vec<&String> = after.iter().filter(|line| !before.contains(line)).collect();
+    let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
+    assert!(new.is_empty() && gone.is_empty(), "left: {new:#?}\ngone: {gone:#?}\n{told}");
+    let report = meter.finish(Duration::from_secs(3)).expect("a report");
+    assert_eq!(report.verdict(Limits::NONE_LOST).problems, [] as [&str; 0]);
+    // Nothing is left to take away.
+    assert_eq!(uninstall(&lab, &[]).0, Some(0));
+}
