@@ -207,14 +207,11 @@ fn a_network_for_one_machine_has_a_place_for_one() {
     let got = one(&[node("b", 2), node("a", 1), node("c", 3)]);
     assert_eq!(got.nodes.len(), 1);
     assert_eq!((id(&got, "a"), subnet(&got, "a").as_str()), (2, "10.244.0.0/24"));
-    let refused: Vec<_> = got
-        .findings
-        .iter()
-        .map(|found| match found {
-            Finding::Exhausted { node, what: Exhausted::Machine { by } } => format!("{node} {by}"),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let refused = got.findings.iter().map(|found| {
+        let Finding::Exhausted { node, what: Exhausted::Machine { by } } = found else { panic!("{found:?}") };
+        format!("{node} {by}")
+    });
+    let refused: Vec<String> = refused.collect();
     assert_eq!(refused, ["b a", "c a"]);
     assert_eq!(one(&[]), Allocation::default());
 }
