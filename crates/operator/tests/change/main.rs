@@ -6,4 +6,5 @@ mod support;
 
 mod held;
 mod kills;
+mod moves;
 mod refusals;
