@@ -85,7 +85,12 @@ pub struct Config {
     pub datapath: Option<Datapath>,
     /// The operator's namespace, where it keeps what is applied.
     pub namespace: String,
+    /// The UDP port at which nodes try whether packets get through between them; the same on all.
+    pub probe_port: u16,
 }
+
+/// The usual port of probes.
+pub const PROBE_PORT: u16 = 9644;
 
 impl Config {
     /// The usual settings for a node.
@@ -96,6 +101,7 @@ impl Config {
             resync: Duration::from_secs(300),
             datapath: None,
             namespace: "netferry".to_owned(),
+            probe_port: PROBE_PORT,
         }
     }
 }

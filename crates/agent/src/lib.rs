@@ -4,7 +4,8 @@
 //! - [`zone`] keeps the node's OVN databases and their daemons, and the node's Open vSwitch; [`switch`] knows that;
 //! - [`host`] keeps the kernel's side, [`host_init`] prepares it at boot, [`facts`] tells the cluster what is true here;
 //! - [`pods`] answers the CNI plugin; [`on_host`] starts what must outlive a container;
-//! - [`boot`] is what this boot runs at, [`sizes`] sets it in the kernel, [`machine`] takes the next configuration.
+//! - [`boot`] is what this boot runs at, [`sizes`] sets it in the kernel, [`machine`] takes the next configuration,
+//!   [`probe`] tries whether packets of that size get to the other nodes.
 
 pub mod admission;
 pub mod boot;
@@ -20,6 +21,7 @@ pub mod leave;
 pub mod machine;
 pub mod on_host;
 pub mod pods;
+pub mod probe;
 mod run;
 pub mod sizes;
 mod stale_flows;
@@ -27,5 +29,5 @@ pub mod switch;
 mod zero_snat;
 pub mod zone;
 
-pub use config::{Config, Paths};
+pub use config::{Config, PROBE_PORT, Paths};
 pub use run::{RunError, run, run_on};

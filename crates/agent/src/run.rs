@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use netferry_api::mtu::MtuObserved;
 use netferry_core::mtu::Envelope;
 use netferry_core::overlay::names;
 use netferry_core::overlay::networks::Networks;
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::admission::Door;
 use crate::boot::Running;
-use crate::cluster::{self, Basis, Cache, Own, Written};
+use crate::cluster::{self, Basis, Cache, Listeners, Own, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host_init::{BridgeRecord, Record};
@@ -31,7 +32,7 @@ use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
-use crate::{facts, host, host_init, leave, machine, sizes, switch};
+use crate::{facts, host, host_init, leave, machine, probe, sizes, switch};
 
 /// How often what the host forwards is written at most.
 const REMEMBER_EVERY: Duration = Duration::from_secs(2);
@@ -74,7 +75,7 @@ struct Agent {
     flows: watch::Receiver<bool>,
     requests: Requests,
     outlook: Outlook,
-    own: watch::Sender<Option<Node>>,
+    listeners: Listeners,
     running: Running,
     disk: Arc<Disk>,
 }
@@ -103,8 +104,20 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     outlook.forward.send_replace(cluster::forward::read(&config.paths.data));
     let disk = machine_of(&config).map_err(RunError::Machine)?;
     let running = Running::open(&config.paths.run);
-    let agent =
-        Agent { config, client, stores, datapath, chassis, flows, requests, outlook, own, running, disk };
+    let listeners = Listeners { own, peers: watch::Sender::default() };
+    let agent = Agent {
+        config,
+        client,
+        stores,
+        datapath,
+        chassis,
+        flows,
+        requests,
+        outlook,
+        listeners,
+        running,
+        disk,
+    };
     let mut tasks = JoinSet::new();
     let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
@@ -304,7 +317,7 @@ impl Agent {
             kernel: Arc::clone(kernel),
             switch: self.stores.switch.clone(),
             bridge: bridge.and_then(|bridge| IfName::new(bridge.name.clone()).ok()),
-            node: self.own.subscribe(),
+            node: self.listeners.own.subscribe(),
         };
         let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
         tasks.spawn(facts::observe(sources, facts));
@@ -322,12 +335,39 @@ impl Agent {
             pods: served,
         };
         tasks.spawn(facts::observed::observe(sources, sizes));
-        let own = self.own.subscribe();
-        tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed, own));
+        let own = self.listeners.own.subscribe();
+        tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed.clone(), own));
+        self.try_others(tasks, kernel, observed);
         tasks.spawn(hold_routes(Arc::clone(kernel), bridge, seen.clone(), self.running.clone()));
         let place = self.outlook.place.subscribe();
-        tasks.spawn(facts::publish::publish_place(nodes.clone(), name.clone(), place, self.own.subscribe()));
-        tasks.spawn(facts::publish::publish(nodes, name, seen, self.own.subscribe()));
+        tasks.spawn(facts::publish::publish_place(
+            nodes.clone(),
+            name.clone(),
+            place,
+            self.listeners.own.subscribe(),
+        ));
+        tasks.spawn(facts::publish::publish(nodes, name, seen, self.listeners.own.subscribe()));
+    }
+
+    /// Tries whether full-size packets get to the other nodes, and tells the cluster.
+    fn try_others(
+        &self,
+        tasks: &mut JoinSet<()>,
+        kernel: &Arc<Kernel>,
+        sizes: watch::Receiver<Option<MtuObserved>>,
+    ) {
+        let parts = probe::Parts {
+            kernel: Arc::clone(kernel),
+            name: self.config.node.clone(),
+            port: self.config.probe_port,
+            peers: self.listeners.peers.subscribe(),
+            sizes,
+            pace: probe::Pace::default(),
+        };
+        let (tell, found) = watch::channel(None);
+        tasks.spawn(probe::run(parts, tell));
+        let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
+        tasks.spawn(facts::publish::publish_probes(nodes, name, found, self.listeners.own.subscribe()));
     }
 
     fn session(&self, ground: Ground, cache: &Cache) -> Session {
@@ -358,7 +398,7 @@ impl Agent {
         tasks.spawn(astray::look_for(self.config.paths.ovs_run.clone(), keeper.tell_moved()));
         tasks.spawn(tell(self.flows.clone(), heard.clone()));
         tasks.spawn(keeper.run());
-        tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.own.clone()));
+        tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.listeners.clone()));
         Session { ground, tasks }
     }
 }

@@ -9,10 +9,12 @@ use common::Server;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, ResourceExt};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
+use netferry_core::mtu::probe::Roll;
+use netferry_core::name::NodeName;
 use netferry_operator::lead::Timing;
 use netferry_testkit::wait::until;
 use serde_json::{Value, json};
@@ -55,7 +57,32 @@ impl Cluster {
         for name in nodes {
             cluster.join(name).await;
         }
+        cluster.probed(&[]).await;
         cluster
+    }
+
+    /// Every node has tried all that there are; on these ways, from and to, nothing above a size got through.
+    async fn probed(&self, narrow: &[(&str, &str, &str, u32)]) {
+        let api = Api::<Node>::all(self.client.clone());
+        let nodes = api.list(&ListParams::default()).await.expect("a list").items;
+        let names: Vec<(NodeName, String)> = nodes
+            .iter()
+            .map(|node| (NodeName::new(node.name_any()).expect("a name"), node.uid().unwrap_or_default()))
+            .collect();
+        let roll = Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str())));
+        for (name, _) in &names {
+            let narrow = narrow.iter().filter(|(from, ..)| *from == name.as_str());
+            let narrow: Vec<Value> = narrow
+                .map(|(_, to, way, passes)| json!({ "to": to, "way": way, "tried": passes + 1, "passes": passes }))
+                .collect();
+            let found = json!({
+                "epoch": 0, "roll": roll.to_string(), "narrow": narrow,
+                "widths": { "hosts-ipv4": 1500, "pods-ipv4": 1400 },
+            });
+            let annotations = json!({ "netferry.dev/mtu-probes": found.to_string() });
+            let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+            api.patch(name.as_str(), &PatchParams::default(), &patch).await.expect("a node");
+        }
     }
 
     async fn make<K>(&self, namespace: Option<&str>, object: Value)
@@ -221,6 +248,52 @@ async fn what_cannot_be_is_refused_with_its_numbers_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_between_nodes_that_do_not_reach_each_other_today_is_refused() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let before = cluster.asked().await;
+    cluster.probed(&[("a", "b", "hosts-ipv4", 1480)]).await;
+    let answer = cluster.run(&with("apply", &UP, &["--accept", "Unreachable/a/b"]));
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    let said = "packets of 1500 are lost today from a to b (hosts, IPv4: all above 1480) (Unreachable/a/b)";
+    assert!(answer.err.contains(said), "{}", answer.err);
+    assert_eq!(cluster.asked().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_really_gets_through_is_compared_with_what_is_configured() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let answer = cluster.run(&["verify"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert_eq!(
+        answer.out,
+        "\
+NODE  WAY         CONFIGURED   USES  PASSES
+a     hosts-ipv4        1500   1500    1500
+a     pods-ipv4         1400   1400    1400
+b     hosts-ipv4        1500   1500    1500
+b     pods-ipv4         1400   1400    1400
+"
+    );
+    cluster.probed(&[("b", "a", "pods-ipv4", 1300)]).await;
+    let answer = cluster.run(&["verify", "-o", "json"]);
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    let said = "packets are lost from b to a (pods, IPv4: all above 1300)";
+    assert!(answer.err.contains(said), "{}", answer.err);
+    let verdict: Value = serde_json::from_str(&answer.out).expect("JSON");
+    assert_eq!((&verdict["mtu"], &verdict["problems"]), (&json!(1400), &json!([said])));
+    assert_eq!(verdict["ways"][3]["way"], "pods-ipv4");
+    cluster.join("c").await;
+    let answer = cluster.run(&["verify"]);
+    assert!(
+        answer.out.contains("node c has not tried yet what gets through to the others"),
+        "{}",
+        answer.out
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plan_the_cluster_has_drifted_from_is_refused() {
     let cluster = Cluster::new(&["a"]).await;
     cluster.operate().await;
@@ -228,6 +301,7 @@ async fn a_plan_the_cluster_has_drifted_from_is_refused() {
     std::fs::write(cluster.dir.path().join("plan.json"), plan.out).expect("a file");
     let by_plan = ["--plan", "plan.json"];
     cluster.join("b").await;
+    cluster.probed(&[]).await;
     let answer = cluster.run(&with("apply", &UP, &by_plan));
     assert_eq!(answer.code, 3, "{}", answer.err);
     assert!(answer.err.contains("node b is in only one of plan and cluster"), "{}", answer.err);

@@ -7,7 +7,8 @@
 //! [`assignment`] (what it is given, as annotations), [`node`] (a node that has a place and has spoken of itself),
 //! [`pod`], [`service`] (with its slices), [`policy`], [`labels`]. For moving nodes to a configuration:
 //! [`machine_config`], [`pool`], [`machine`] (a `Node` as a rollout sees it), [`drain`] (pods that are in the way), and
-//! [`mtu`] (what is asked of the MTU, what is applied, what nodes observe).
+//! [`mtu`] (what is asked of the MTU, what is applied, what nodes observe), and [`probe`] (whether packets get from one
+//! to the other).
 //!
 //! What cannot be understood is refused object by object, with a reason; what is merely not there yet is `None` or
 //! says that it waits.
@@ -25,6 +26,7 @@ pub mod node;
 pub mod pod;
 pub mod policy;
 pub mod pool;
+pub mod probe;
 pub mod service;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

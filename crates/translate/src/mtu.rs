@@ -69,10 +69,10 @@ pub fn mode(annotations: Option<&BTreeMap<String, String>>) -> Result<Mode, (Mod
     let read = || {
         Ok(Mode {
             unattended: MtuUnattended::read(annotations)?.is_some_and(|unattended| *unattended.get()),
-            on_loss: match MtuOnLoss::read(annotations)? {
-                Some(MtuOnLoss::Reverse) => OnLoss::Reverse,
-                Some(MtuOnLoss::Pause) | None => OnLoss::Pause,
-            },
+            on_loss: MtuOnLoss::read(annotations)?.map(|written| match written {
+                MtuOnLoss::Reverse => OnLoss::Reverse,
+                MtuOnLoss::Pause => OnLoss::Pause,
+            }),
             paused: MtuPaused::read(annotations)?.is_some_and(|paused| *paused.get()),
         })
     };
@@ -151,7 +151,14 @@ pub fn printed_envelope(envelope: Envelope) -> CniMtu {
 /// If it says something that cannot be; such a node is waited for as if it had not spoken.
 pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option<Observed>, NotObserved> {
     let Some(annotations) = annotations else { return Ok(None) };
-    let Some(seen) = MtuObserved::read(annotations)? else { return Ok(None) };
+    MtuObserved::read(annotations)?.map(|seen| understood(&seen)).transpose()
+}
+
+/// What a node observes, from its own words.
+///
+/// # Errors
+/// As [`observed`].
+pub fn understood(seen: &MtuObserved) -> Result<Observed, NotObserved> {
     let uplinks: BTreeMap<&str, u32> = seen
         .interfaces()
         .iter()
@@ -167,7 +174,7 @@ pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option
     let sends = Mtu::new(uplinks.iter().map(route).max().unwrap_or(carries.bytes()))?;
     let network = seen.cni().map(envelope).transpose()?;
     let host = Envelope::spanning(carries, sends.min(carries));
-    Ok(Some(Observed { epoch: seen.epoch().unwrap_or(0), network, host }))
+    Ok(Observed { epoch: seen.epoch().unwrap_or(0), network, host })
 }
 
 /// What is known of a node for a change of MTU: what it observes, and by which epoch's configuration if it is done with

@@ -1,10 +1,13 @@
 //! The kinds the zone follows from.
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::ChassisId;
+use netferry_core::mtu::probe::round::Peers;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::overlay::cluster::Node;
 use netferry_core::overlay::networks::Networks;
@@ -15,17 +18,25 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::basis::Basis;
-use super::watch::{Reader, follow as follow_kind};
+use super::watch::{Reader, fingerprint, follow as follow_kind};
 use crate::zone::{Heard, Kind, News};
 
-/// Follows everything the zone is computed from, until nobody listens. What this node's own annotations say is told to
-/// `own` as well.
+/// Who else is told of nodes.
+#[derive(Clone, Debug)]
+pub struct Listeners {
+    /// This node, as the cluster knows it.
+    pub own: watch::Sender<Option<core::Node>>,
+    /// All nodes, as they try each other.
+    pub peers: watch::Sender<Peers>,
+}
+
+/// Follows everything the zone is computed from, until nobody listens.
 pub async fn follow(
     client: kube::Client,
     me: Own,
     basis: Basis,
     heard: mpsc::Sender<Heard>,
-    own: watch::Sender<Option<core::Node>>,
+    listeners: Listeners,
 ) {
     let mut tasks = JoinSet::new();
     let mut lists = Vec::new();
@@ -36,7 +47,7 @@ pub async fn follow(
             lists.push(listed);
         }};
     }
-    kind!(Nodes { basis, me: me.clone(), own });
+    kind!(Nodes { basis, me: me.clone(), listeners });
     kind!(Namespaces);
     kind!(Pods);
     kind!(Services);
@@ -86,7 +97,21 @@ impl Own {
 struct Nodes {
     basis: Basis,
     me: Own,
-    own: watch::Sender<Option<core::Node>>,
+    listeners: Listeners,
+}
+
+impl Nodes {
+    fn tell_peers(&self, node: &core::Node) {
+        if let Some((name, peer)) = translate::probe::peer(&self.basis.networks, node) {
+            self.listeners.peers.send_if_modified(|peers| {
+                let differs = peers.get(&name) != Some(&peer);
+                if differs {
+                    peers.insert(name, peer);
+                }
+                differs
+            });
+        }
+    }
 }
 
 impl Reader for Nodes {
@@ -96,8 +121,9 @@ impl Reader for Nodes {
     fn there(&mut self, node: &core::Node) -> Vec<Heard> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         if name == self.me.name.as_str() {
-            self.own.send_replace(Some(node.clone()));
+            self.listeners.own.send_replace(Some(node.clone()));
         }
+        self.tell_peers(node);
         let mut heard = Vec::new();
         if let Ok(name) = NodeName::new(name) {
             match translate::node::tunnel_neighbour(node) {
@@ -124,7 +150,14 @@ impl Reader for Nodes {
 
     fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
         let Ok(name) = NodeName::new(name.name) else { return Vec::new() };
+        self.listeners.peers.send_if_modified(|peers| peers.remove(&name).is_some());
         vec![Heard::Neighbour(name.clone(), None), Heard::News(vec![News::NodeGone(name)])]
+    }
+
+    fn only(&mut self, seen: &HashSet<u64>) {
+        self.listeners.peers.send_modify(|peers| {
+            peers.retain(|name, _| seen.contains(&fingerprint(&ObjectName::new("", name.as_str()))));
+        });
     }
 }
 

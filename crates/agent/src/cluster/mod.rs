@@ -12,5 +12,5 @@ mod watch;
 
 pub use basis::{Basis, Written, follow as follow_basis};
 pub use cache::{Cache, CacheError};
-pub use kinds::{Own, follow};
+pub use kinds::{Listeners, Own, follow};
 pub(crate) use watch::{Patience, fingerprint};

@@ -33,6 +33,8 @@ pub(super) trait Reader: Send + 'static {
     fn there(&mut self, object: &Self::Object) -> Vec<Heard>;
     /// What it means that it is gone.
     fn gone(&mut self, name: ObjectName) -> Vec<Heard>;
+    /// Only those are there whose names have these fingerprints.
+    fn only(&mut self, _seen: &HashSet<u64>) {}
 }
 
 /// Follows a kind until nobody listens. `first_list` hears of the first list that can be believed.
@@ -147,6 +149,7 @@ where
 
     async fn believe(&mut self, list: List) -> Result<(), Unheard> {
         let List::Doubted(seen) = list else { return Ok(()) };
+        self.reader.only(&seen);
         self.heard.send(Heard::Only(R::KIND, seen)).await.map_err(|_| Unheard)?;
         if let Some(first) = self.first_list.take() {
             // Whoever waits for it may have gone with the session.

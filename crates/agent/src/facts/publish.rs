@@ -12,6 +12,7 @@ use netferry_api::overlay::annotations::{
     ChassisId, DEFAULT_NETWORK, Gateway, GatewayBridge, GatewayMode, HostCidrs, L3GatewayConfig,
     ManagementPortMacs, PrimaryIfAddr, ZoneName,
 };
+use netferry_core::mtu::probe::Report;
 use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::names;
 use serde_json::json;
@@ -96,6 +97,19 @@ pub async fn publish_sizes(
     seen: watch::Receiver<Option<Node>>,
 ) {
     keep_true(nodes, name, sizes, seen, |sizes| BTreeMap::from([sizes.entry()])).await;
+}
+
+/// Keeps saying what probes to other nodes found out, as [`publish`] does.
+pub async fn publish_probes(
+    nodes: Api<Node>,
+    name: String,
+    found: watch::Receiver<Option<Report>>,
+    seen: watch::Receiver<Option<Node>>,
+) {
+    keep_true(nodes, name, found, seen, |found| {
+        BTreeMap::from([netferry_translate::probe::printed(found).entry()])
+    })
+    .await;
 }
 
 /// The annotation that says what the zone runs with.

@@ -7,4 +7,5 @@ mod init;
 mod keep;
 mod neighbours;
 mod pod_links;
+mod probe;
 mod world;

@@ -417,6 +417,26 @@ fn what_a_rollout_writes_beside_is_strict() {
         ("reverse", Same),
         ("Reverse", Refused("is neither pause nor reverse")),
     ]);
+    check::<mtu::MtuProbes>(&[
+        (r#"{"epoch":3}"#, Same),
+        (r#"{"epoch":3,"roll":"00ff00ff00ff00ff","widths":{"hosts-ipv4":9000,"pods-ipv4":8900}}"#, Same),
+        (r#"{"epoch":3,"widths":{"hosts":9000}}"#, Refused("not one of")),
+        (r#"{"epoch":3,"narrow":[{"to":"b","way":"hosts-ipv4","tried":9000,"passes":1500}]}"#, Same),
+        (r#"{"epoch":3,"losses":[{"to":"b","way":"pods-ipv6","lost":4,"of":20}],"more":2}"#, Same),
+        (r#"{"epoch":3,"roll":"ff"}"#, Refused("16 hexadecimal digits")),
+        (
+            r#"{"epoch":3,"narrow":[{"to":"b","way":"hosts","tried":9000,"passes":1500}]}"#,
+            Refused("not one of"),
+        ),
+        (
+            r#"{"epoch":3,"narrow":[{"to":"b","way":"hosts-ipv4","tried":1500,"passes":1500}]}"#,
+            Refused("not narrow"),
+        ),
+        (r#"{"epoch":3,"losses":[{"to":"","way":"pods-ipv6","lost":4,"of":20}]}"#, Refused("no node")),
+        (r#"{"epoch":3,"losses":[{"to":"b","way":"pods-ipv6","lost":5,"of":4}]}"#, Refused("5 of 4")),
+        (r#"{"epoch":3,"size":1}"#, Refused("is not the JSON it should be")),
+        (r#"{}"#, Refused("is not the JSON it should be")),
+    ]);
     check::<mtu::annotations::Epoch>(&[
         ("0", Same),
         ("17", Same),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use netferry_agent::{Config, Paths, run as run_agent};
+use netferry_agent::{Config, PROBE_PORT, Paths, run as run_agent};
 use netferry_core::name::NodeName;
 use netferry_core::overlay::zone::Datapath;
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,6 +60,9 @@ pub(crate) struct NodeArgs {
     /// Namespace of the operator, where it keeps which sizes are applied
     #[arg(long, value_name = "NAME", default_value = "netferry")]
     operator_namespace: String,
+    /// UDP port at which nodes try whether full-size packets get through between them; the same on every node
+    #[arg(long, value_name = "PORT", default_value_t = PROBE_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    probe_port: u16,
     #[command(flatten)]
     places: Places,
 }
@@ -157,6 +160,7 @@ pub(crate) fn config(args: &NodeArgs) -> Result<Config, Failure> {
             Mover::Userspace => Some(Datapath::Userspace),
         },
         namespace: args.operator_namespace.clone(),
+        probe_port: args.probe_port,
         ..Config::new(node)
     })
 }

@@ -9,6 +9,7 @@ mod plan;
 mod preflight;
 mod seen;
 mod status;
+mod verify;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -41,6 +42,7 @@ enum MtuCommand {
     Pause(edit::PauseArgs),
     Resume(edit::ResumeArgs),
     Cancel(edit::CancelArgs),
+    Verify(verify::VerifyArgs),
 }
 
 pub(crate) fn run(args: &MtuArgs, global: &Global) -> Result<(), Failure> {
@@ -53,5 +55,6 @@ pub(crate) fn run(args: &MtuArgs, global: &Global) -> Result<(), Failure> {
         MtuCommand::Pause(_) => edit::pause(&client, true).await,
         MtuCommand::Resume(_) => edit::pause(&client, false).await,
         MtuCommand::Cancel(_) => edit::cancel(&client, namespace).await,
+        MtuCommand::Verify(args) => verify::verify(&client, namespace, args, global.output).await,
     })
 }

@@ -17,13 +17,14 @@ use netferry_core::mtu::preflight::{Finding, weigh};
 use netferry_core::mtu::record::Change;
 use netferry_translate::mtu::printed_edit;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::edit::{TRIES, edit, overtaken};
 use super::kept::Kept;
 use super::preflight::findings;
 use super::seen::Seen;
 use super::status::Status;
-use super::watch::follow;
+use super::watch::{EVERY, follow};
 use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::{self, Paint};
@@ -76,9 +77,9 @@ pub(super) struct ApplyArgs {
     /// Begin phase two without asking, once every node was observed in phase one
     #[arg(long)]
     unattended: bool,
-    /// What to do when full-size packets are lost
-    #[arg(long, value_enum, default_value_t = OnLoss::Pause)]
-    on_loss: OnLoss,
+    /// What to do when packets are lost; without it, turn around if the new size does not get through, else pause
+    #[arg(long, value_enum)]
+    on_loss: Option<OnLoss>,
     /// Follow the change until it has ended
     #[arg(long)]
     wait: bool,
@@ -100,7 +101,22 @@ struct Plan {
     findings: Vec<Finding>,
 }
 
+/// Nodes try each other within moments of coming up; a plan that is made in such a moment waits for it.
+const TRYING: Duration = Duration::from_secs(30);
+
 async fn make(client: &Client, namespace: &str, target: &Target) -> Result<Plan, Failure> {
+    let end = Instant::now() + TRYING;
+    loop {
+        let plan = made(client, namespace, target).await?;
+        let untried = plan.findings.iter().any(|finding| matches!(finding, Finding::Untried(_)));
+        if !untried || Instant::now() >= end {
+            return Ok(plan);
+        }
+        sleep(EVERY).await;
+    }
+}
+
+async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan, Failure> {
     let seen = Seen::read(client, namespace).await?;
     if let Some(running) = seen.record.change {
         let (from, to) = (running.network.from, running.network.to);
@@ -239,16 +255,16 @@ fn nothing_against(findings: Vec<Finding>, accept: &[String]) -> Result<(), Fail
 fn patch(plan: &Plan, args: &ApplyArgs) -> Value {
     let Change { network, host, .. } = plan.change;
     let ask = SpecEdit::Migrate { from: network.from, to: network.to, machine_to: host.to };
-    let on_loss = match args.on_loss {
-        OnLoss::Pause => MtuOnLoss::Pause,
-        OnLoss::Reverse => MtuOnLoss::Reverse,
-    };
+    let on_loss = args.on_loss.map(|on_loss| match on_loss {
+        OnLoss::Pause => MtuOnLoss::Pause.to_string(),
+        OnLoss::Reverse => MtuOnLoss::Reverse.to_string(),
+    });
     let unattended = args.unattended.then(|| MtuUnattended::from(true).to_string());
     json!({
         "metadata": {
             // For the version this was decided for: nobody edited it meanwhile.
             "resourceVersion": plan.seen.network.resource_version(),
-            "annotations": { MtuUnattended::KEY: unattended, MtuOnLoss::KEY: on_loss.to_string() },
+            "annotations": { MtuUnattended::KEY: unattended, MtuOnLoss::KEY: on_loss },
         },
         "spec": printed_edit(&ask, &plan.seen.network.spec),
     })

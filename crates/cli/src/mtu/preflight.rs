@@ -10,8 +10,9 @@ use netferry_api::annotation::Annotation;
 use netferry_api::mtu::MtuObserved;
 use netferry_api::rollout::conditions::PoolConditionType;
 use netferry_core::mtu::preflight::{BudgetReport, Card, Finding, NodeReport, PoolReport, Report, look};
+use netferry_core::mtu::probe::judge::{Trouble, trouble, untried};
 use netferry_core::mtu::record::Change;
-use netferry_core::name::ObjectName;
+use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::rollout::drain::may_be_kept;
 use netferry_core::rollout::status::{ConditionKind, status};
 use netferry_translate::{drain, object_name};
@@ -26,8 +27,21 @@ pub(super) async fn findings(client: &Client, seen: &Seen, change: &Change) -> R
     let nodes = seen.nodes.iter().map(|(name, node)| (name.clone(), of_node(node))).collect();
     let pools = seen.pools.iter().map(|pool| of_pool(seen, pool)).collect();
     let budgets = budgets(client, seen).await?;
-    // Whether full-size packets get through is tried by the nodes themselves, once they carry them.
-    Ok(look(change, &Report { nodes, pools, budgets, unreachable: Vec::new() }))
+    let (troubles, untried) = ways(seen);
+    Ok(look(change, &Report { nodes, pools, budgets, troubles, untried }))
+}
+
+/// What nodes found out about the ways between them.
+fn ways(seen: &Seen) -> (Vec<Trouble>, Vec<NodeName>) {
+    let known = seen.known();
+    let uids = known.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
+    let reports: BTreeMap<_, _> =
+        known.iter().filter_map(|(name, known)| Some((name.clone(), known.report.clone()?))).collect();
+    let troubles = reports.iter().flat_map(|(from, report)| trouble(from, report, &uids)).collect();
+    let epoch = |name: &NodeName| known.get(name)?.runs.map(|runs| runs.epoch);
+    // Of a node that says nothing at all that is what is said.
+    let spoke = |name: &NodeName| known[name].runs.is_some();
+    (troubles, untried(epoch, &uids, &reports).into_iter().filter(spoke).collect())
 }
 
 fn of_node(node: &SeenNode) -> NodeReport {

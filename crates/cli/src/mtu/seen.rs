@@ -12,12 +12,13 @@ use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::Cluster;
 use netferry_core::mtu::plan::NodeFacts;
+use netferry_core::mtu::probe::verify::Known;
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Pool, membership};
 use netferry_translate::machine::{Machine, understood};
 use netferry_translate::mtu::{APPLIED, RECORD};
-use netferry_translate::{machine_config, mtu as translate, pool as pools};
+use netferry_translate::{machine_config, mtu as translate, pool as pools, probe};
 
 use crate::exit::Failure;
 
@@ -111,6 +112,20 @@ impl Seen {
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
         let waited_for = self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part());
         waited_for.map(|(name, node)| (name.clone(), node.facts)).collect()
+    }
+
+    /// What nodes run, and what they found out about the ways between them.
+    pub(super) fn known(&self) -> BTreeMap<NodeName, Known> {
+        let of = |(name, node): (&NodeName, &SeenNode)| {
+            let known = Known {
+                uid: node.machine.node.uid.clone(),
+                runs: node.facts.observed.and_then(probe::runs),
+                // What cannot be read was not said.
+                report: probe::report(node.object.metadata.annotations.as_ref()).ok().flatten(),
+            };
+            (name.clone(), known)
+        };
+        self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part()).map(of).collect()
     }
 }
 

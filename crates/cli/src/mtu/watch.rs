@@ -16,7 +16,7 @@ use crate::line::Line;
 use crate::{output, time};
 
 /// How often is looked.
-const EVERY: Duration = Duration::from_secs(1);
+pub(super) const EVERY: Duration = Duration::from_secs(1);
 /// Within which the operator has looked at what is asked.
 const JUDGED: Duration = Duration::from_secs(15);
 /// For how long the API may answer nothing: longer than a machine of the control plane takes to restart.

@@ -26,6 +26,7 @@ mod stage;
 mod tampering;
 #[path = "../lab/tampering/mod.rs"]
 mod tampering_ground;
+mod underlay;
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -47,7 +48,7 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 17] = [
+const SCENARIOS: [&Scenario; 18] = [
     &kills::SCENARIO,
     &kernel_datapath::SCENARIO,
     &tampering::SCENARIO,
@@ -64,6 +65,7 @@ const SCENARIOS: [&Scenario; 17] = [
     &mtu::KUBE,
     &mtu::NAIVE,
     &mtu_kills::SCENARIO,
+    &underlay::SCENARIO,
     &large::SCENARIO,
 ];
 

@@ -15,6 +15,7 @@ pub mod file;
 pub mod outline;
 pub mod plan;
 pub mod preflight;
+pub mod probe;
 pub mod record;
 mod size;
 pub mod status;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{self, Asked, Cluster, Hosts, Refusal, Wanted};
+use super::probe::judge::{Probes, Trouble};
 use super::record::{Change, HostRendering, Record, Rendering, Stage};
 use super::status::{Condition, Event, Phase};
 use super::{Envelope, Mtu};
@@ -31,31 +32,11 @@ pub struct Observed {
     pub host: Envelope,
 }
 
-/// What probes between nodes say.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Probes {
-    /// Nodes that must still be tried at the new size before phase two.
-    pub untried: Vec<NodeName>,
-    /// Pairs that the new size did not get through between.
-    pub failed: Vec<Pair>,
-    /// Pairs between which more was lost than is allowed.
-    pub losing: Vec<Pair>,
-}
-
-/// One direction between two nodes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pair {
-    /// From.
-    pub from: NodeName,
-    /// To.
-    pub to: NodeName,
-}
-
-/// What to do when probes say that something is lost.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// What to do when probes say that something is lost. Where nothing is said, a change the underlay cannot carry is turned
+/// around, because there is nothing to wait for; other losses stop it until somebody decides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OnLoss {
     /// Stop taking further nodes and say so.
-    #[default]
     Pause,
     /// Turn around.
     Reverse,
@@ -67,7 +48,7 @@ pub struct Mode {
     /// The second edit, too, is made without asking.
     pub unattended: bool,
     /// See [`OnLoss`].
-    pub on_loss: OnLoss,
+    pub on_loss: Option<OnLoss>,
     /// No further node is taken and no phase begun until this is taken back.
     pub paused: bool,
 }
@@ -111,7 +92,7 @@ pub enum Rollout {
     /// Somebody said no.
     Paused,
     /// Probes say that something is lost.
-    Losing(Vec<Pair>),
+    Losing(Vec<Trouble>),
 }
 
 /// What is decided.
@@ -215,9 +196,14 @@ fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Rec
     let Change { network, stage, back, .. } = change;
     let unattended = facts.mode.unattended;
     // On the way back there is nothing better to do than to arrive.
-    let lossless = facts.probes.failed.is_empty() && facts.probes.losing.is_empty();
-    let trouble = !back && !lossless;
-    if trouble && facts.mode.on_loss == OnLoss::Reverse {
+    let (failed, losing) = (!facts.probes.failed.is_empty(), !facts.probes.losing.is_empty());
+    let trouble = !back && (failed || losing);
+    let turn = match facts.mode.on_loss {
+        None => failed,
+        Some(OnLoss::Pause) => false,
+        Some(OnLoss::Reverse) => true,
+    };
+    if trouble && turn {
         return match undo(&change) {
             Some(edit) => (*record, Some(edit)),
             None => finished(record, network.from, facts, arrived, may_end),
@@ -267,7 +253,7 @@ fn rollout(record: &Record, facts: &Facts) -> Rollout {
         Some(Change { stage: Stage::Returning, .. }) => true,
         Some(Change { stage: Stage::Spreading { .. } | Stage::Settling, back, .. }) => back,
     };
-    let mut lost: Vec<Pair> = facts.probes.losing.iter().chain(&facts.probes.failed).cloned().collect();
+    let mut lost: Vec<Trouble> = facts.probes.losing.iter().chain(&facts.probes.failed).cloned().collect();
     lost.sort();
     lost.dedup();
     if facts.mode.paused {

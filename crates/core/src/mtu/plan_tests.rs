@@ -1,4 +1,6 @@
 use super::super::check::{AskedChange, AskedEnds, Plugin, Transport};
+use super::super::probe::Way;
+use super::super::probe::judge::{Lost, Pair};
 use super::super::status::ConditionKind;
 use super::*;
 
@@ -300,21 +302,26 @@ fn the_reverse_in_phase_two_goes_back_through_phase_one() {
 #[test]
 fn a_paused_change_stays_where_it_is_and_can_be_cancelled() {
     let mut world = World::new(1400, 1500);
-    world.mode = Mode { unattended: true, paused: true, on_loss: OnLoss::Pause };
+    world.mode = Mode { unattended: true, paused: true, on_loss: None };
     let decision = world.ask(change(1400, 8900, 9000));
     assert_eq!(decision.rollout, Rollout::Paused);
     assert_eq!(world.reboot_all().phase, Phase::AwaitingFinish);
     assert_eq!(world.ask(change(1400, 1400, 1500)).phase, Phase::Returning);
 }
 
-fn pair(from: &str, to: &str) -> Pair {
-    Pair { from: name(from), to: name(to) }
+fn narrow(from: &str, to: &str) -> Trouble {
+    let pair = Pair { from: name(from), to: name(to) };
+    Trouble { pair, way: Way::ALL[0].0, lost: Lost::Above(mtu(1500)) }
+}
+
+fn lossy(from: &str, to: &str) -> Trouble {
+    Trouble { lost: Lost::Some { lost: 4, of: 20 }, ..narrow(from, to) }
 }
 
 #[test]
 fn a_pair_the_new_size_does_not_get_through_stops_phase_two() {
     let mut world = World::new(1400, 1500);
-    world.mode.unattended = true;
+    world.mode = Mode { unattended: true, on_loss: Some(OnLoss::Pause), paused: false };
     world.probes.untried = vec![name("c")];
     world.ask(change(1400, 8900, 9000));
     let decision = world.reboot_all();
@@ -322,39 +329,65 @@ fn a_pair_the_new_size_does_not_get_through_stops_phase_two() {
         message(&decision, ConditionKind::Held),
         (true, "NotProbed", "the new size was not tried yet on c")
     );
-    world.probes = Probes { failed: vec![pair("a", "c")], ..Probes::default() };
+    world.probes = Probes { failed: vec![narrow("a", "c")], ..Probes::default() };
     let decision = world.settle();
     assert_eq!(decision.phase, Phase::AwaitingFinish);
-    assert_eq!(decision.rollout, Rollout::Losing(vec![pair("a", "c")]));
+    assert_eq!(decision.rollout, Rollout::Losing(vec![narrow("a", "c")]));
     assert_eq!(
         message(&decision, ConditionKind::Held),
-        (true, "PacketsLost", "full-size packets are lost from a to c; no further node is taken")
+        (
+            true,
+            "PacketsLost",
+            "packets are lost from a to c (hosts, IPv4: all above 1500); no further node is taken"
+        )
     );
     world.probes = Probes::default();
     assert_eq!(world.settle().phase, Phase::Two);
 }
 
 #[test]
-fn a_failing_pair_turns_an_unattended_change_around_when_asked_to() {
-    let mut world = World::new(1400, 1500);
-    world.mode = Mode { unattended: true, on_loss: OnLoss::Reverse, paused: false };
-    world.ask(change(1400, 8900, 9000));
-    world.reboot("a");
-    world.reboot("b");
-    world.probes.failed = vec![pair("a", "b")];
-    assert_eq!(world.settle().phase, Phase::Returning);
-    world.reboot_all();
-    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+fn a_change_the_underlay_cannot_carry_turns_around_unless_told_to_wait() {
+    for (on_loss, ends_in) in [
+        (None, Phase::Returning),
+        (Some(OnLoss::Reverse), Phase::Returning),
+        (Some(OnLoss::Pause), Phase::One),
+    ] {
+        let mut world = World::new(1400, 1500);
+        world.mode = Mode { unattended: true, on_loss, paused: false };
+        world.ask(change(1400, 8900, 9000));
+        world.reboot("a");
+        world.reboot("b");
+        world.probes.failed = vec![narrow("a", "b")];
+        assert_eq!(world.settle().phase, ends_in, "{on_loss:?}");
+        if ends_in == Phase::Returning {
+            world.reboot_all();
+            assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+        }
+    }
+}
+
+#[test]
+fn losses_that_may_pass_stop_a_change_and_turn_it_around_only_when_asked_to() {
+    for (on_loss, ends_in) in
+        [(None, Phase::One), (Some(OnLoss::Pause), Phase::One), (Some(OnLoss::Reverse), Phase::Returning)]
+    {
+        let mut world = World::new(1400, 1500);
+        world.mode = Mode { unattended: true, on_loss, paused: false };
+        world.ask(change(1400, 8900, 9000));
+        world.reboot("a");
+        world.probes.losing = vec![lossy("a", "b")];
+        assert_eq!(world.settle().phase, ends_in, "{on_loss:?}");
+    }
 }
 
 #[test]
 fn loss_in_phase_two_turns_a_change_around_once_and_not_back_again() {
     let mut world = World::new(1400, 1500);
-    world.mode = Mode { unattended: true, on_loss: OnLoss::Reverse, paused: false };
+    world.mode = Mode { unattended: true, on_loss: Some(OnLoss::Reverse), paused: false };
     world.ask(change(1400, 8900, 9000));
     world.reboot_all();
     world.reboot("a");
-    world.probes.losing = vec![pair("a", "b")];
+    world.probes.losing = vec![lossy("a", "b")];
     let decision = world.settle();
     assert_eq!((decision.phase, decision.rollout), (Phase::One, Rollout::Go));
     world.reboot_all();

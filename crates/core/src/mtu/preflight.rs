@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mtu;
-use super::plan::{Observed, Pair};
-use super::record::Change;
+use super::plan::Observed;
+use super::probe::Layer;
+use super::probe::judge::{Lost, Trouble};
+use super::record::{Change, Ends};
 use crate::name::{NodeName, ObjectName};
 
 /// What is known of a node before a change.
@@ -62,8 +64,10 @@ pub struct Report {
     pub pools: Vec<PoolReport>,
     /// Every budget that allows no disruption now and covers a pod on a node that will restart.
     pub budgets: Vec<BudgetReport>,
-    /// Pairs that full-size packets of today's MTU do not get through between, with that size.
-    pub unreachable: Vec<(Pair, Mtu)>,
+    /// Ways on which packets are lost today.
+    pub troubles: Vec<Trouble>,
+    /// Nodes that have not tried the ways to all others.
+    pub untried: Vec<NodeName>,
 }
 
 /// Something that speaks against beginning.
@@ -140,15 +144,21 @@ pub enum Finding {
         pods: String,
     },
     /// Two nodes do not reach each other even now.
-    #[error("packets of {size} do not get from node {from} to node {to} today")]
+    #[error("packets of {size} are lost today {trouble}")]
     Unreachable {
-        /// From.
-        from: NodeName,
-        /// To.
-        to: NodeName,
-        /// Which size.
+        /// Where, and what is lost.
+        trouble: Trouble,
+        /// What should get through.
         size: Mtu,
+        /// Whether the change itself would mend it.
+        mends: bool,
     },
+    /// Two nodes lose packets between them even now.
+    #[error("packets are lost today {0}")]
+    Lossy(Trouble),
+    /// A node has not tried whether packets get through to all others.
+    #[error("node {0} has not tried yet whether packets get through to all others")]
+    Untried(NodeName),
 }
 
 impl Finding {
@@ -165,7 +175,11 @@ impl Finding {
             Finding::Updating(pool) => format!("Updating/{pool}"),
             Finding::Degraded { pool, .. } => format!("Degraded/{pool}"),
             Finding::Budget { budget, .. } => format!("Budget/{budget}"),
-            Finding::Unreachable { from, to, .. } => format!("Unreachable/{from}/{to}"),
+            Finding::Unreachable { trouble: Trouble { pair, .. }, .. } => {
+                format!("Unreachable/{}/{}", pair.from, pair.to)
+            }
+            Finding::Lossy(Trouble { pair, .. }) => format!("Lossy/{}/{}", pair.from, pair.to),
+            Finding::Untried(node) => format!("Untried/{node}"),
         }
     }
 
@@ -174,13 +188,15 @@ impl Finding {
     pub fn may_be_accepted(&self) -> bool {
         match self {
             Finding::NotReady(_) | Finding::Paused(_) | Finding::Updating(_) | Finding::Budget { .. } => true,
+            // Nodes try each other again before phase two, and a change they find wanting goes back.
+            Finding::Lossy(_) | Finding::Untried(_) => true,
+            Finding::Unreachable { mends, .. } => *mends,
             Finding::CardTooSmall { .. }
             | Finding::CardTooLarge { .. }
             | Finding::Silent(_)
             | Finding::Elsewhere { .. }
             | Finding::Drift { .. }
-            | Finding::Degraded { .. }
-            | Finding::Unreachable { .. } => false,
+            | Finding::Degraded { .. } => false,
         }
     }
 }
@@ -227,10 +243,22 @@ pub fn look(change: &Change, report: &Report) -> Vec<Finding> {
         let pods = pods.iter().map(ObjectName::to_string).collect::<Vec<_>>().join(", ");
         findings.push(Finding::Budget { budget: name.clone(), pods });
     }
-    for (Pair { from, to }, size) in &report.unreachable {
-        findings.push(Finding::Unreachable { from: from.clone(), to: to.clone(), size: *size });
-    }
+    findings.extend(report.troubles.iter().filter_map(|trouble| of_way(change, trouble)));
+    findings.extend(report.untried.iter().cloned().map(Finding::Untried));
     findings
+}
+
+fn of_way(change: &Change, trouble: &Trouble) -> Option<Finding> {
+    let Ends { from, to } = match trouble.way.layer {
+        Layer::Hosts => change.host,
+        Layer::Pods => change.network,
+    };
+    let trouble = trouble.clone();
+    match trouble.lost {
+        Lost::Above(passes) if passes >= from => None,
+        Lost::Above(passes) => Some(Finding::Unreachable { trouble, size: from, mends: passes >= to }),
+        Lost::Some { .. } => Some(Finding::Lossy(trouble)),
+    }
 }
 
 /// What is left of findings after some were accepted.
@@ -256,7 +284,9 @@ pub fn weigh(findings: Vec<Finding>, accept: &BTreeSet<String>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::Envelope;
-    use super::super::record::{Ends, Stage};
+    use super::super::probe::Way;
+    use super::super::probe::judge::Pair;
+    use super::super::record::Stage;
     use super::*;
 
     fn mtu(bytes: u32) -> Mtu {
@@ -306,7 +336,10 @@ mod tests {
             network: Some(Envelope::settled(mtu(1300))),
             host: Envelope::settled(mtu(1500)),
         };
-        let pair = Pair { from: name("a"), to: name("b") };
+        let trouble = |lost| {
+            let pair = Pair { from: name("a"), to: name("b") };
+            Report { troubles: vec![Trouble { pair, way: Way::ALL[0].0, lost }], ..report(healthy()) }
+        };
         #[rustfmt::skip]
         let rows: Vec<(Report, &str, &str, bool)> = vec![
             (report(NodeReport { cards: card(68, 8999), ..healthy() }), "CardTooSmall/a/eth0",
@@ -327,8 +360,12 @@ mod tests {
                 "pool worker is degraded: b failed", false),
             (Report { budgets: vec![budget], ..report(healthy()) }, "Budget/shop/two",
                 "PodDisruptionBudget shop/two allows no disruption now; nodes with shop/a, shop/b could not be drained", true),
-            (Report { unreachable: vec![(pair, mtu(1500))], ..report(healthy()) }, "Unreachable/a/b",
-                "packets of 1500 do not get from node a to node b today", false),
+            (trouble(Lost::Above(mtu(1499))), "Unreachable/a/b",
+                "packets of 1500 are lost today from a to b (hosts, IPv4: all above 1499)", false),
+            (trouble(Lost::Some { lost: 2, of: 10 }), "Lossy/a/b",
+                "packets are lost today from a to b (hosts, IPv4: 2 of 10)", true),
+            (Report { untried: vec![name("a")], ..report(healthy()) }, "Untried/a",
+                "node a has not tried yet whether packets get through to all others", true),
         ];
         for (report, name, said, acceptable) in rows {
             let found = look(&change(), &report);
@@ -337,6 +374,18 @@ mod tests {
             let verdict = weigh(found.clone(), &BTreeSet::from([name.to_owned()]));
             assert_eq!(verdict.against.is_empty(), acceptable, "{name}");
         }
+    }
+
+    #[test]
+    fn a_way_that_is_too_narrow_today_may_be_accepted_by_whoever_mends_it_with_the_change() {
+        let pair = Pair { from: name("a"), to: name("b") };
+        let trouble = Trouble { pair, way: Way::ALL[0].0, lost: Lost::Above(mtu(1500)) };
+        let up = change();
+        let down = Change { network: up.network.swapped(), host: up.host.swapped(), ..up };
+        assert_eq!(of_way(&up, &trouble), None, "today's packets get through");
+        assert!(of_way(&down, &trouble).unwrap().may_be_accepted());
+        let worse = Trouble { lost: Lost::Above(mtu(1400)), ..trouble };
+        assert!(!of_way(&down, &worse).unwrap().may_be_accepted());
     }
 
     #[test]

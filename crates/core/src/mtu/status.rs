@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::Mtu;
 use super::check::Refusal;
-use super::plan::{Facts, Missing, Pair, Rollout};
+use super::plan::{Facts, Missing, Rollout};
+use super::probe::judge::Trouble;
 use super::record::{Change, Record, Stage};
 
 /// Where a change is, in one word.
@@ -189,7 +190,7 @@ pub(super) fn conditions(
         kind: ConditionKind::InProgress,
         holds: under_way,
         reason: phase.name(),
-        message: message + &waiting_for(missing, under_way),
+        message: message + &waiting_for(missing, under_way) + &turned_by(record, facts),
     };
     let refused = match refusals.first() {
         None => Condition {
@@ -229,6 +230,16 @@ fn waiting_for(missing: &[Missing], under_way: bool) -> String {
     format!("; waiting for {}{rest}", named.join(", "))
 }
 
+/// What a change on its way back was turned around by, for as long as nodes say so.
+fn turned_by(record: &Record, facts: &Facts) -> String {
+    let back = record.change.is_some_and(|change| change.back || change.stage == Stage::Returning);
+    match facts.probes.failed.as_slice() {
+        [] => String::new(),
+        failed if back => format!("; {}", lost(failed)),
+        _ => String::new(),
+    }
+}
+
 fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], facts: &Facts) -> Condition {
     let no = |message: &str| (false, "AsExpected", message.to_owned());
     let untried = &facts.probes.untried;
@@ -236,7 +247,9 @@ fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], f
         (Rollout::Paused, _) => {
             (true, "Paused", "paused: no further node is taken until it is resumed".into())
         }
-        (Rollout::Losing(pairs), _) => (true, "PacketsLost", lost(pairs)),
+        (Rollout::Losing(troubles), _) => {
+            (true, "PacketsLost", format!("{}; no further node is taken", lost(troubles)))
+        }
         (Rollout::Go, Phase::Idle) => no("no change is under way"),
         (Rollout::Go, Phase::Held) if !missing.is_empty() => {
             let which = waiting_for(missing, true);
@@ -278,8 +291,11 @@ fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], f
     Condition { kind: ConditionKind::Held, holds, reason, message }
 }
 
-fn lost(pairs: &[Pair]) -> String {
-    let named: Vec<String> =
-        pairs.iter().take(10).map(|pair| format!("{} to {}", pair.from, pair.to)).collect();
-    format!("full-size packets are lost from {}; no further node is taken", named.join(", from "))
+/// Ways on which packets are lost, in a sentence.
+pub fn lost(troubles: &[Trouble]) -> String {
+    const MOST: usize = 10;
+    let named: Vec<String> = troubles.iter().take(MOST).map(ToString::to_string).collect();
+    let more = troubles.len().saturating_sub(MOST);
+    let rest = if more > 0 { format!(" and on {more} more ways") } else { String::new() };
+    format!("packets are lost {}{rest}", named.join(", "))
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
-use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, Probes, SpecEdit};
+use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, SpecEdit};
+use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::Choice;
 use netferry_core::rollout::pool::{Identity, MaxUnavailable, Node, NodeState, Pool, Truth};

@@ -1,6 +1,7 @@
 use netferry_core::mtu::Mtu as Size;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
-use netferry_core::mtu::plan::{Facts, Mode, Observed, Probes, decide};
+use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
+use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
 use netferry_core::rollout::pool::{MaxUnavailable, Pool as Told};
 use netferry_core::rollout::status::status;

@@ -20,9 +20,10 @@ use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::Mtu;
 use netferry_core::mtu::file::{HostFile, PATH};
-use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Probes, Rollout, decide};
+use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
+use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::Record;
-use netferry_core::mtu::status::{Condition, ConditionKind};
+use netferry_core::mtu::status::{self, Condition, ConditionKind};
 use netferry_core::name::NodeName;
 use netferry_translate::{machine_config, mtu as translate};
 
@@ -46,7 +47,15 @@ impl Outcome {
         let refusals = self.decision.refusals.iter().map(|refusal| (refusal.reason(), refusal.to_string()));
         let all = refusals.chain(self.problems.iter().cloned());
         let about = network.object_ref(&());
-        all.map(|(reason, note)| Told::warning(about.clone(), "ChangeMTU", reason, note)).collect()
+        let refused = all.map(|(reason, note)| Told::warning(about.clone(), "ChangeMTU", reason, note));
+        refused.chain(self.lost(network)).collect()
+    }
+
+    /// Between which nodes packets are lost, if that stops the change.
+    pub(crate) fn lost(&self, network: &OperatorNetwork) -> Option<Told> {
+        let Rollout::Losing(troubles) = &self.decision.rollout else { return None };
+        let about = network.object_ref(&());
+        Some(Told::warning(about, "ChangeMTU", "PacketsLost", status::lost(troubles)))
     }
 
     /// Whether conditions are worth writing where no change was ever accepted: something is refused, or was.
@@ -64,6 +73,7 @@ pub(crate) fn think(
     record: &Record,
     network: &OperatorNetwork,
     nodes: &BTreeMap<NodeName, NodeFacts>,
+    probes: &Probes,
 ) -> Option<Outcome> {
     let cluster = translate::cluster(&network.spec)?;
     let mut problems = BTreeSet::new();
@@ -74,8 +84,8 @@ pub(crate) fn think(
             careful
         }
     };
-    let (asked, probes) = (translate::asked(&network.spec), Probes::default());
-    let decision = decide(record, &Facts { cluster, asked, mode, nodes, probes: &probes });
+    let asked = translate::asked(&network.spec);
+    let decision = decide(record, &Facts { cluster, asked, mode, nodes, probes });
     let mut conditions: Vec<Wanted> = decision.conditions.iter().map(wanted).collect();
     let held_condition =
         conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());
@@ -89,7 +99,7 @@ pub(crate) fn think(
             Some("an annotation of the operator's Network cannot be read".to_owned())
         }
         Rollout::Paused => Some("the change of MTU is paused".to_owned()),
-        Rollout::Losing(_) => Some("full-size packets are lost between nodes".to_owned()),
+        Rollout::Losing(_) => Some("packets are lost between nodes".to_owned()),
     };
     Some(Outcome { decision, held, conditions, problems })
 }

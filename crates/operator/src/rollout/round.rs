@@ -58,7 +58,8 @@ impl Rollout {
                 }
             }
             let facts = world.facts();
-            let Some(outcome) = mtu::think(&record, &network, &facts) else { return Ok(None) };
+            let probes = world.probes(&record);
+            let Some(outcome) = mtu::think(&record, &network, &facts, &probes) else { return Ok(None) };
             self.metrics.mtu(&record, &outcome.decision, &facts, since);
             if outcome.decision.record != record {
                 self.store(&network, version.as_deref(), &outcome.decision.record).await?;
@@ -72,6 +73,10 @@ impl Rollout {
             }
             if let Some(edit) = &outcome.decision.edit {
                 self.edit(&network, edit).await?;
+                // By the next pass it is on its way back, and nobody would be told why.
+                if let Some(told) = outcome.lost(&network) {
+                    self.events.send(&told).await;
+                }
                 return Ok(Some(SOON));
             }
             world.told.extend(outcome.told(&network));

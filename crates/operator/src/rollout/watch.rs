@@ -9,7 +9,7 @@ use kube::runtime::reflector::{Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::MtuObserved;
+use netferry_api::mtu::{MtuObserved, MtuProbes};
 use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
@@ -24,6 +24,7 @@ use crate::follow::Followed;
 struct Traits {
     machine: Result<Machine, String>,
     observed: Option<String>,
+    probes: Option<String>,
     runs: bool,
 }
 
@@ -33,6 +34,7 @@ impl Traits {
         Traits {
             machine: machine(node).map_err(|wrong| wrong.to_string()),
             observed: annotations.get(MtuObserved::KEY).cloned(),
+            probes: annotations.get(MtuProbes::KEY).cloned(),
             runs: annotations.contains_key(NodeSubnets::KEY),
         }
     }

@@ -9,10 +9,12 @@ use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::mtu::plan::NodeFacts;
+use netferry_core::mtu::probe::judge::{Probes, judge};
+use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
 use netferry_translate::machine::{Machine, understood};
-use netferry_translate::{machine_config, mtu as translate, pool as pools};
+use netferry_translate::{machine_config, mtu as translate, pool as pools, probe};
 
 use super::Rollout;
 use super::watch::News;
@@ -81,6 +83,17 @@ impl World {
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
     }
 
+    /// What nodes found out about the ways between them, and what it means for a change.
+    pub(super) fn probes(&self, record: &Record) -> Probes {
+        let all = || self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
+        let nodes = all().map(|seen| (seen.machine.node.name.clone(), seen.machine.node.uid.clone()));
+        let reports = all().filter_map(|seen| {
+            let report = probe::report(seen.object.metadata.annotations.as_ref()).ok()??;
+            Some((seen.machine.node.name.clone(), report))
+        });
+        judge(record, &nodes.collect(), &reports.collect())
+    }
+
     fn add_pool(&mut self, object: MachineConfigPool) {
         let about = object.object_ref(&());
         match pools::pool(&object) {
@@ -107,7 +120,10 @@ impl World {
         let (machine, wrong) = understood(&object);
         self.told.extend(wrong.map(unusable));
         let Some(machine) = machine else { return };
-        if let Err(wrong) = translate::observed(object.metadata.annotations.as_ref()) {
+        let annotations = object.metadata.annotations.as_ref();
+        let observed = translate::observed(annotations).err().map(|wrong| wrong.to_string());
+        let found = probe::report(annotations).err().map(|wrong| wrong.to_string());
+        for wrong in observed.into_iter().chain(found) {
             self.told.push(unusable(format!("node {}: {wrong}", machine.node.name)));
         }
         let found = membership(pools, &machine.node.labels);

@@ -33,8 +33,7 @@ async fn settled_at(site: &Site, mtu: u32) {
 async fn a_forgotten_second_step_is_reported_and_made_it_finishes() {
     let (site, _operator) = site(1).await;
     site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
-    let (reason, message) = site.cluster.until_condition(HELD, "True").await;
-    assert_eq!(reason, "AwaitingFinish");
+    let message = site.held("AwaitingFinish").await;
     assert!(message.contains("remove spec.migration and set mtu to 8900"), "{message}");
     site.finish(PODS.1).await;
     settled_at(&site, PODS.1).await;

@@ -7,4 +7,5 @@ mod support;
 mod held;
 mod kills;
 mod moves;
+mod probes;
 mod refusals;

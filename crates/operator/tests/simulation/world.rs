@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuUnattended, MtuWaits};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::rollout::MachineConfig;
+use netferry_core::mtu::probe::judge::untried;
 use netferry_core::mtu::record::{Change, Stage};
+use netferry_core::name::NodeName;
+use netferry_translate::probe;
 use tokio::time::{Instant, sleep};
 
 use crate::support::Operator;
@@ -223,6 +227,18 @@ impl World {
                 let all = api.list(&ListParams::default()).await.expect("a list").items;
                 let rendered = all.iter().filter(|config| config.name_any().starts_with("rendered-"));
                 (rendered.count() <= 2).then_some(())
+            })
+            .await;
+        self.site
+            .until("every machine has tried all others", async |site| {
+                let epoch = site.record().await?.epoch;
+                let nodes = site.cluster.nodes().list(&ListParams::default()).await.expect("a list").items;
+                let name = |node: &Node| NodeName::new(node.name_any()).expect("a node's name");
+                let uids = nodes.iter().map(|node| (name(node), node.uid().unwrap_or_default())).collect();
+                let reports = nodes
+                    .iter()
+                    .filter_map(|node| Some((name(node), probe::report(Some(node.annotations())).ok()??)));
+                untried(|_| Some(epoch), &uids, &reports.collect()).is_empty().then_some(())
             })
             .await;
         let rests = self.site.everything().await;

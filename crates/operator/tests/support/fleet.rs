@@ -10,6 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::rollout::annotations::CordonedFor;
+use netferry_translate::mtu::observed;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -123,7 +124,9 @@ async fn listen(client: Client, heard: Heard, truth: Truth, limit: usize) {
                 let name = node.name_any();
                 let cordoned = node.annotations().contains_key(CordonedFor::KEY);
                 let control = node.labels().contains_key(CONTROL_PLANE);
+                let runs = observed(Some(node.annotations())).ok().flatten().map(|observed| observed.epoch);
                 truth.with(|seen| {
+                    seen.known.insert(name.clone(), (node.uid().unwrap_or_default(), runs));
                     let serves = seen.serving.contains_key(&name);
                     if cordoned && serves {
                         away.insert(name.clone(), control);
@@ -145,9 +148,12 @@ async fn listen(client: Client, heard: Heard, truth: Truth, limit: usize) {
             }
             Ok(watcher::Event::Delete(node)) => {
                 away.remove(&node.name_any());
+                truth.with(|seen| seen.known.remove(&node.name_any()));
                 heard.of(&node.name_any()).send_replace(None);
             }
-            Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
+            // Those that are gone since are not among the ones to come.
+            Ok(watcher::Event::Init) => truth.with(|seen| seen.known.clear()),
+            Ok(watcher::Event::InitDone) | Err(_) => {}
         }
     }
 }

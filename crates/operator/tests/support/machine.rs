@@ -10,19 +10,21 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, RouteMtu};
+use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, RouteMtu};
 use netferry_api::overlay::ConfigNetwork;
 use netferry_api::rollout::MachineConfig;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
 use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{HostFile, PATH};
+use netferry_core::mtu::probe::{All, Narrow, Report, Roll, Way};
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::name::NodeName;
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::daemon::{self, Named, Said, Step};
 use netferry_core::rollout::merge::Rendered;
-use netferry_translate::{machine as read, machine_config, mtu as applied};
+use netferry_translate::{machine as read, machine_config, mtu as applied, probe};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -46,6 +48,10 @@ pub(crate) struct Seen {
     /// Machines that are off.
     pub(crate) off: usize,
     pub(crate) reboots: usize,
+    /// Every node that was heard of: which object it is, and by which rendering it says it runs.
+    pub(crate) known: BTreeMap<String, (String, Option<u64>)>,
+    /// A way from one machine to another that is too narrow.
+    pub(crate) narrow: Option<(String, String, Mtu)>,
     /// What somebody sees to that hosts come up with at least.
     pub(crate) raised: Option<Mtu>,
     pub(crate) wrongs: Vec<String>,
@@ -432,11 +438,38 @@ impl Machine {
         if node.annotations().get(MtuObserved::KEY) != Some(&text) {
             return self.annotate(json!({ MtuObserved::KEY: text }), None).await;
         }
+        let (said, found) = (probe::report(node.metadata.annotations.as_ref()), self.found(&run.booted));
+        if found.is_news(said.expect("what a machine wrote can be read").as_ref()) {
+            let text = probe::printed(&found).to_string();
+            return self.annotate(json!({ MtuProbes::KEY: text }), None).await;
+        }
         let conditions =
             node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let ready = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
         !ready && self.ready("True").await
     }
+
+    /// What trying the ways to other machines comes to.
+    fn found(&self, booted: &Booted) -> Report {
+        self.truth.with(|seen| {
+            let all = seen.known.values().all(|(_, epoch)| *epoch == Some(booted.epoch));
+            let names: Vec<(NodeName, &String)> =
+                seen.known.iter().map(|(name, (uid, _))| (node_name(name), uid)).collect();
+            let roll = all.then(|| Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str()))));
+            let all = roll.map(|roll| All { roll, widths: BTreeMap::new() });
+            let narrow = seen.narrow.iter().filter(|(from, _, _)| *from == self.name).filter_map(|narrow| {
+                let (_, to, passes) = narrow;
+                let tried = seen.serving.get(to)?.1.carries().min(booted.host.carries());
+                let way = Way::named("hosts-ipv4").expect("it is a way");
+                (tried > *passes).then_some(Narrow { to: node_name(to), way, tried, passes: *passes })
+            });
+            Report { epoch: booted.epoch, all, narrow: narrow.collect(), losses: Vec::new() }
+        })
+    }
+}
+
+fn node_name(name: &str) -> NodeName {
+    NodeName::new(name).expect("a machine's name is a node's")
 }
 
 fn observed(booted: &Booted) -> MtuObserved {

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
+use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::OperatorNetwork;
 use netferry_api::rollout::annotations::{ROLE_LABEL, Taken};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
@@ -190,6 +191,17 @@ impl Site {
         let config = self.cluster.published().await.map(|config| json!(config));
         found.extend(config.map(|config| ("published".to_owned(), config)));
         found
+    }
+
+    /// What the change is held for, once it is held for this reason.
+    pub(crate) async fn held(&self, reason: &str) -> String {
+        let kind = MtuConditionType::Held.as_str();
+        self.until(&format!("it is held: {reason}"), async |site| {
+            let conditions = site.cluster.network().await.status?.conditions;
+            let held = conditions.into_iter().find(|one| one.type_ == kind && one.status == "True")?;
+            (held.reason.as_deref() == Some(reason)).then_some(held.message?)
+        })
+        .await
     }
 
     /// Waits for something, and that no promise is broken meanwhile.

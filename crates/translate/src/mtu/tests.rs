@@ -65,7 +65,10 @@ fn a_mode_that_cannot_be_understood_stops_everything_and_is_named() {
         ("netferry.dev/mtu-on-loss", "reverse"),
         ("netferry.dev/mtu-paused", "true"),
     ]);
-    assert_eq!(mode(Some(&all)).unwrap(), Mode { unattended: true, on_loss: OnLoss::Reverse, paused: true });
+    assert_eq!(
+        mode(Some(&all)).unwrap(),
+        Mode { unattended: true, on_loss: Some(OnLoss::Reverse), paused: true }
+    );
     let wrong =
         annotations(&[("netferry.dev/mtu-unattended", "true"), ("netferry.dev/mtu-on-loss", "Explode")]);
     let (mode, said) = mode(Some(&wrong)).unwrap_err();

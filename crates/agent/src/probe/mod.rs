@@ -1,0 +1,183 @@
+//! Trying whether full-size packets get to every other node, and answering others that try.
+//!
+//! Every node tries every other one, a few at a time; see `docs/adr/0013`. What to try and what it means is decided in
+//! `core`; here datagrams are sent and counted. They ignore what routes let out, because they have to try what interfaces
+//! carry and routes still hold back.
+
+mod line;
+mod trials;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netferry_api::mtu::MtuObserved;
+use netferry_core::mtu::probe::ledger::Ledger;
+use netferry_core::mtu::probe::round::{Peers, aims, all, is_moving};
+use netferry_core::mtu::probe::{All, Loss, Peer, Report, Runs};
+use netferry_core::name::NodeName;
+use netferry_kernel::Kernel;
+use netferry_translate::{mtu as translate, probe};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use line::Lines;
+use trials::Trials;
+
+/// How fast nodes are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How often it is looked who is to be tried.
+    pub tick: Duration,
+    /// How long an answer may take.
+    pub patience: Duration,
+    /// While a change is under way: the pause before a node that is known is tried again, and how many are tried at a
+    /// time. The latter bounds what a node sends, however large the cluster.
+    pub often: (Duration, usize),
+    /// The same while there is none.
+    pub seldom: (Duration, usize),
+    /// The least time between two reports.
+    pub reports: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        let seconds = Duration::from_secs;
+        Pace {
+            tick: Duration::from_millis(250),
+            patience: Duration::from_millis(1500),
+            often: (seconds(1), 4),
+            seldom: (seconds(10), 1),
+            reports: seconds(2),
+        }
+    }
+}
+
+/// What probing works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// The host's kernel.
+    pub kernel: Arc<Kernel>,
+    /// This node.
+    pub name: NodeName,
+    /// The port that is asked and answered at, on every node the same.
+    pub port: u16,
+    /// All nodes.
+    pub peers: watch::Receiver<Peers>,
+    /// What this node really uses.
+    pub sizes: watch::Receiver<Option<MtuObserved>>,
+    /// See [`Pace`].
+    pub pace: Pace,
+}
+
+struct Prober {
+    parts: Parts,
+    lines: Lines,
+    trials: Trials,
+    ledger: Ledger,
+    /// When each node was tried last.
+    last: BTreeMap<NodeName, Instant>,
+    /// The rendering at which everything was tried last, and what that came to: it stays tried when a node restarts.
+    tried: Option<(u64, All)>,
+    began: Instant,
+}
+
+/// Tries all other nodes and answers them, for as long as somebody listens.
+pub async fn run(parts: Parts, tell: watch::Sender<Option<Report>>) {
+    let (heard, mut answers) = mpsc::channel(1024);
+    let lines = Lines::new(Arc::clone(&parts.kernel), parts.port, parts.peers.clone(), heard);
+    let mut tick = tokio::time::interval(parts.pace.tick);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let reports = parts.pace.reports;
+    let mut said = Instant::now();
+    let mut prober = Prober {
+        parts,
+        lines,
+        trials: Trials::default(),
+        ledger: Ledger::default(),
+        last: BTreeMap::new(),
+        tried: None,
+        began: Instant::now(),
+    };
+    loop {
+        tokio::select! {
+            // Answers first: one that came in time is not late because we looked late.
+            biased;
+            Some((number, from)) = answers.recv() => prober.trials.answered(number, from),
+            _ = tick.tick() => {
+                let Some(report) = prober.round().filter(|_| said.elapsed() >= reports) else { continue };
+                let news = report.is_news(tell.borrow().as_ref());
+                if news {
+                    tell.send_replace(Some(report));
+                    said = Instant::now();
+                }
+            }
+            () = tell.closed() => return,
+        }
+    }
+}
+
+impl Prober {
+    /// Ends trials and begins others; what is known by then, if anything new can be said.
+    fn round(&mut self) -> Option<Report> {
+        let runs = self.runs()?;
+        let heard = self.parts.peers.clone();
+        let peers = heard.borrow();
+        let own = peers.get(&self.parts.name)?;
+        self.lines.keep(&own.addresses);
+        let now = Instant::now();
+        for (trial, answers) in self.trials.ended(now, self.parts.pace.patience) {
+            self.ledger.enter(&trial.to, trial.way, trial.size, answers, now - self.began);
+        }
+        self.ledger
+            .retain(|to, way| peers.get(to).is_some_and(|peer| peer.there && peer.address(way).is_some()));
+        self.last.retain(|name, _| peers.contains_key(name));
+        for name in self.due(&runs, own, &peers, now) {
+            for (way, address, aim) in aims(&runs, own, &peers[&name]) {
+                let size = self.ledger.next(&name, way, aim);
+                self.trials.begin(&self.lines, &name, way, address, size, now);
+            }
+            self.last.insert(name, now);
+        }
+        if let Some(all) = all(&self.parts.name, &runs, &peers, &self.ledger) {
+            self.tried = Some((runs.epoch, all));
+        }
+        let tried = self.tried.as_ref().filter(|(epoch, _)| *epoch == runs.epoch);
+        let mut report = Report {
+            epoch: runs.epoch,
+            all: tried.map(|(_, all)| all.clone()),
+            narrow: self.ledger.narrow().collect(),
+            losses: self.ledger.losses(now - self.began).collect(),
+        };
+        report.losses.iter_mut().for_each(coarse);
+        (!self.ledger.is_open()).then_some(report)
+    }
+
+    fn runs(&self) -> Option<Runs> {
+        let sizes = self.parts.sizes.borrow();
+        probe::runs(translate::understood(sizes.as_ref()?).ok()?)
+    }
+
+    /// The nodes to try now, those that waited longest first.
+    fn due(&self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant) -> Vec<NodeName> {
+        let Pace { often, seldom, .. } = self.parts.pace;
+        let (pause, at_once) = if is_moving(runs, peers) { often } else { seldom };
+        let rested = |name: &NodeName| self.last.get(name).is_none_or(|last| now - *last >= pause);
+        let unknown = |name: &NodeName, peer: &Peer| {
+            aims(runs, own, peer).iter().any(|(way, _, aim)| self.ledger.width(name, *way, *aim).is_none())
+        };
+        let is_due = |(name, peer): &(&NodeName, &Peer)| {
+            let now = rested(name) || unknown(name, peer);
+            **name != self.parts.name && peer.there && now && !self.trials.with(name)
+        };
+        let mut due: Vec<&NodeName> = peers.iter().filter(is_due).map(|(name, _)| name).collect();
+        due.sort_by_key(|name| self.last.get(*name));
+        due.into_iter().take(at_once).cloned().collect()
+    }
+}
+
+/// Numbers that change with every trial would be written with every trial: a share in steps of a tenth is enough.
+fn coarse(loss: &mut Loss) {
+    let tenths = (loss.lost * 10).div_ceil(loss.of.max(1));
+    (loss.lost, loss.of) = (tenths, 10);
+}

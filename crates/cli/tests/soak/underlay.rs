@@ -1,0 +1,73 @@
+//! An underlay that does not carry what is asked of it.
+
+use anyhow::Context;
+use futures::FutureExt;
+use netferry_lab::escort::Escort;
+use netferry_lab::meter::{Limits, Sizes};
+use netferry_lab::paths::{Kind, Selection, in_lab};
+use netferry_lab::{Lab, Options, Restarts};
+
+use crate::Scenario;
+use crate::bench::{PATIENCE, options};
+use crate::kubectl::{field, kubectl};
+use crate::notes::Notes;
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "underlay",
+    shows: "Hosts are asked to send 9000 over a wire that carries 1500. Nodes find out as soon as two of them could, the \
+            operator names them and takes the change back, and no packet is lost.",
+    run: |notes| run(notes).boxed_local(),
+};
+
+const NETWORK: &str = "networks.operator.openshift.io/cluster";
+
+async fn run(notes: &mut Notes) -> anyhow::Result<()> {
+    let lab = Lab::up(&Options { restarts: Restarts::WhenTold, ..options(3) })?;
+    lab.wait_ready(PATIENCE, |_| {})?;
+    let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await.context("pods and Services")?;
+    let selection = Selection {
+        kinds: [Kind::PodPodAcross, Kind::HostHost, Kind::PodClusterIp, Kind::PodOutside].into(),
+        udp: Some(Sizes::Full),
+        icmp: None,
+        rate: Some(20),
+        ..Selection::default()
+    };
+    let mut escort = Escort::start(&lab, sites, &selection, PATIENCE)?;
+    let change = r#"{"metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}}, "spec": {"migration": {"mtu":
+        {"network": {"from": 1400, "to": 8900}, "machine": {"to": 9000}}}}}"#;
+    kubectl(&lab, &["patch", NETWORK, "--type=merge", "--patch", change]);
+    let mut restarts: Vec<String> = Vec::new();
+    for (what, wanted) in [("it turns around", "Returning"), ("it is back", "Idle")] {
+        let holds = || Ok(phase(&lab) == wanted);
+        let done = escort.until(what, holds, |escort, node| {
+            restarts.push(node.to_string());
+            escort.restart(node)
+        });
+        done.with_context(|| format!("{what}: {}", said(&lab)))?;
+        notes.line(format!("- {what} after {} restarts", restarts.len()));
+    }
+    let told = kubectl(&lab, &["get", "events.events.k8s.io", "-A", "-o", "jsonpath={.items[*].note}"]);
+    let named = told.split("packets are lost ").nth(1).map(|rest| rest.split(')').next().unwrap_or_default());
+    match named {
+        Some(way) => notes.line(format!("- named: `{way})`")),
+        None => notes.problem(format!("no Event names the nodes: {told}")),
+    }
+    let (report, _) = escort.finish()?;
+    let (sent, lost) = report
+        .flows
+        .iter()
+        .fold((0, 0), |(sent, lost), flow| (sent + flow.forward.sent, lost + flow.forward.lost));
+    notes.line(format!("- {sent} packets sent meanwhile, {lost} lost"));
+    if !report.verdict(Limits::NONE_LOST).passed {
+        notes.problem(format!("packets were lost:\n{report}"));
+    }
+    Ok(())
+}
+
+fn phase(lab: &Lab) -> String {
+    field(lab, "default", NETWORK, ".status.conditions[?(@.type==\"MTUChangeInProgress\")].reason")
+}
+
+fn said(lab: &Lab) -> String {
+    field(lab, "default", NETWORK, ".status.conditions[*].message")
+}
