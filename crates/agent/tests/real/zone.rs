@@ -100,8 +100,8 @@ async fn nodes_and_pods_in_the_api_become_rows_of_the_zone() {
 async fn a_new_agent_adopts_what_the_last_one_left_and_changes_no_row() {
     let (mut world, agent) = two_nodes().await;
     world.put_service("web", "10.96.0.10", &["10.244.1.5", "10.244.2.5"]).await;
-    until("the load balancer", async || {
-        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.96.0.10:80"))
+    until("the load balancer and who answers", async || {
+        world.nbctl(&["lb-list"]).filter(|all| all.contains("10.244.1.5:8080,10.244.2.5:8080"))
     })
     .await;
     agent.end().await;
