@@ -205,7 +205,8 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     placed(&admin, 1).await;
     let wanted = rules(&admin).await;
     let unused = |used: &BTreeSet<Use>| -> Vec<Use> {
-        wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one))).cloned().collect()
+        let unused = wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one)));
+        unused.filter(|want| !is_for_one_machine(want)).cloned().collect()
     };
     let nodes: Api<Node> = Api::all(admin.clone());
     // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
@@ -254,6 +255,11 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     let _ = stop.send(());
     running.await.expect("it ends in peace");
     assert_eq!(*ledger.refused.lock().expect("nobody panicked"), Vec::<String>::new(), "refused");
+}
+
+/// What only a network for one machine asks for, which this one is not: to settle that it is.
+fn is_for_one_machine((verb, group, resource, _): &Use) -> bool {
+    (verb.as_str(), group.as_str(), resource.as_str()) == ("patch", "config.openshift.io", "networks")
 }
 
 /// A pod on the node, kept by a budget.
