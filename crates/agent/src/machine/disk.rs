@@ -16,6 +16,8 @@ use netferry_core::rollout::layout::{Entry, Found};
 
 /// The permissions of directories that are made.
 const DIRECTORY: u32 = 0o755;
+/// How often a path is looked up while the machine's files are being renamed; one look in two may be in vain at worst.
+const LOOKS: u32 = 1000;
 
 /// A host's files below a root.
 ///
@@ -271,7 +273,12 @@ impl Disk {
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT);
-        openat2(self.root.as_fd(), if path.is_empty() { "/" } else { path }, how)
+        // A `..` on the way is refused when anything on the machine was renamed or mounted in that moment, for it might
+        // have led out. That says nothing about this path: looking again does.
+        (0..LOOKS)
+            .map(|_| openat2(self.root.as_fd(), if path.is_empty() { "/" } else { path }, how))
+            .find(|opened| !matches!(opened, Err(Errno::EAGAIN | Errno::EINTR)))
+            .unwrap_or(Err(Errno::EAGAIN))
     }
 }
 

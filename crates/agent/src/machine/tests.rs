@@ -1,5 +1,6 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use netferry_core::error::chain;
 use netferry_core::rollout::config::{File, Spec, Unit};
@@ -244,6 +245,27 @@ fn links_lead_where_they_lead_on_the_host_not_where_the_daemon_runs() {
     store::take(&disk, &config).unwrap();
     assert_eq!(read(&root, "usr/lib/x/file"), "1");
     assert_eq!(read(&root, "etc/y"), "2", "nothing leads out of the host's root");
+}
+
+#[test]
+fn links_are_followed_while_others_rename_their_files() {
+    let (_dir, root) = host("1m");
+    let disk = Disk::open(&root).unwrap();
+    symlink("../../../../..", root.join("etc/out")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (here, there) = (elsewhere.path().join("here"), elsewhere.path().join("there"));
+    std::fs::write(&here, "").unwrap();
+    let looked = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !looked.load(Relaxed) {
+                std::fs::rename(&here, &there).and_then(|()| std::fs::rename(&there, &here)).unwrap();
+            }
+        });
+        let found: Vec<_> = (0..20_000).map(|_| disk.present("/etc/out/etc/out/etc/given-back")).collect();
+        looked.store(true, Relaxed);
+        assert!(found.into_iter().all(|found| found.unwrap()));
+    });
 }
 
 #[test]
