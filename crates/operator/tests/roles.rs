@@ -15,7 +15,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
-use netferry_api::overlay::OperatorNetwork;
+use netferry_api::annotation::Annotation;
+use netferry_api::overlay::annotations::{NetworkTopology, TopologyMode};
+use netferry_api::overlay::{ConfigNetwork, ConfigNetworkSpec, OperatorNetwork, SINGLETON};
 use netferry_api::rollout::MachineConfigPool;
 use netferry_operator::lead::Timing;
 use netferry_testkit::wait::{PATIENCE, until};
@@ -199,14 +201,26 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     });
     let network: OperatorNetwork = serde_json::from_value(network).expect("a network");
     let networks: Api<OperatorNetwork> = Api::all(admin.clone());
+    // Somebody left one that speaks of another kind of network, so that there is something to put right; and then to
+    // make, because it is taken away.
+    let configs: Api<ConfigNetwork> = Api::all(admin.clone());
+    let mut left = ConfigNetwork::new(SINGLETON, ConfigNetworkSpec::default());
+    left.annotations_mut().extend([NetworkTopology::from(TopologyMode::SingleNode).entry()]);
+    until("the definition is served", async || configs.create(&PostParams::default(), &left).await.ok())
+        .await;
     until("the definition is served", async || networks.create(&PostParams::default(), &network).await.ok())
         .await;
+    until("it is said for how many nodes the network is", async || {
+        let said = NetworkTopology::read(configs.get(SINGLETON).await.ok()?.annotations()).ok().flatten()?;
+        (*said.get() == TopologyMode::MultiNode).then_some(())
+    })
+    .await;
+    configs.delete(SINGLETON, &DeleteParams::default()).await.expect("a deletion");
     join(&admin, "a", json!({})).await;
     placed(&admin, 1).await;
     let wanted = rules(&admin).await;
     let unused = |used: &BTreeSet<Use>| -> Vec<Use> {
-        let unused = wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one)));
-        unused.filter(|want| !is_for_one_machine(want)).cloned().collect()
+        wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one))).cloned().collect()
     };
     let nodes: Api<Node> = Api::all(admin.clone());
     // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
@@ -255,11 +269,6 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     let _ = stop.send(());
     running.await.expect("it ends in peace");
     assert_eq!(*ledger.refused.lock().expect("nobody panicked"), Vec::<String>::new(), "refused");
-}
-
-/// What only a network for one machine asks for, which this one is not: to settle that it is.
-fn is_for_one_machine((verb, group, resource, _): &Use) -> bool {
-    (verb.as_str(), group.as_str(), resource.as_str()) == ("patch", "config.openshift.io", "networks")
 }
 
 /// A pod on the node, kept by a budget.

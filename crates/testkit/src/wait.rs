@@ -67,25 +67,30 @@ pub async fn until<L: Look>(what: &str, mut look: impl AsyncFnMut() -> L) -> L::
     };
     match tokio::time::timeout(PATIENCE, looking).await {
         Ok(found) => found,
-        Err(_) => never(what, &last),
+        Err(_) => never(PATIENCE, what, &last),
     }
 }
 
 /// The same for tests without a runtime.
-pub fn until_blocking<L: Look>(what: &str, mut look: impl FnMut() -> L) -> L::Found {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until_blocking<L: Look>(what: &str, look: impl FnMut() -> L) -> L::Found {
+    until_blocking_for(PATIENCE, what, look)
+}
+
+/// The same for what may take longer, or must not take as long.
+pub fn until_blocking_for<L: Look>(within: Duration, what: &str, mut look: impl FnMut() -> L) -> L::Found {
+    let deadline = Instant::now() + within;
     loop {
         match look().found() {
             Ok(found) => return found,
-            Err(seen) if Instant::now() >= deadline => never(what, &seen),
+            Err(seen) if Instant::now() >= deadline => never(within, what, &seen),
             Err(_) => std::thread::sleep(LOOK_EVERY),
         }
     }
 }
 
-fn never(what: &str, last: &str) -> ! {
+fn never(within: Duration, what: &str, last: &str) -> ! {
     let last = if last.is_empty() { "nothing" } else { last };
-    panic!("{what}: not within {PATIENCE:?}; seen last: {last}")
+    panic!("{what}: not within {within:?}; seen last: {last}")
 }
 
 #[cfg(test)]

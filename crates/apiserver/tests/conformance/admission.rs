@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::Request;
+use netferry_testkit::wait::until;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -99,11 +100,10 @@ async fn define(server: &dyn Server) -> Vec<Place> {
         }
     }
     for place in &places {
-        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
-        while ask(server, "GET", &place.path, None).await.0 != 200 {
-            assert!(tokio::time::Instant::now() < deadline, "{} is never served", place.path);
-            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-        }
+        until(&format!("{} is served", place.path), async || {
+            ask(server, "GET", &place.path, None).await.0 == 200
+        })
+        .await;
     }
     places
 }

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, WatchEvent, WatchParams};
+use netferry_testkit::wait::until;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -192,11 +193,7 @@ pub(crate) async fn a_stalled_client_delays_nobody_and_is_ended(
     assert!(slowest < Duration::from_secs(2), "somebody waited {slowest:?} for an event");
 
     // The server gives the connection up, long before the watch's own end.
-    let given_up = async {
-        while !closed_by(served.address, client) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let given_up = until("the connection is closed", async || closed_by(served.address, client));
     timeout(within, given_up).await.expect("the connection of a client that stopped reading is ended");
     // What the client finds when it reads again is what the buffers between the two held: nothing was kept for it.
     paused.resume();

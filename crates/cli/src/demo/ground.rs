@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use netferry_lab::paths::{Sites, in_lab};
-use netferry_lab::{Lab, Lifetime, Options};
+use anyhow::{Context, anyhow};
+use netferry_lab::kills::Part;
+use netferry_lab::meter::{Flow, Limits, Report};
+use netferry_lab::paths::{self, Sites, in_lab};
+use netferry_lab::{Lab, Lifetime, Name, Options};
 
 use crate::exit::Failure;
 use crate::lab;
@@ -27,6 +29,39 @@ pub(super) fn up(choose: impl FnOnce(&mut Options)) -> Result<Lab, Failure> {
     line.clear();
     ready?;
     Ok(lab)
+}
+
+/// After something was done the flows run on for this long before the next: gaps would be seen by then.
+pub(super) const AFTERWARDS: Duration = Duration::from_secs(3);
+/// What is killed while packets flow, everywhere at once.
+pub(super) const KILLS: [Part; 3] = [Part::Agent, Part::Northd, Part::ApiServer];
+
+/// Kills a part wherever it runs.
+pub(super) fn kill(lab: &Lab, part: Part) -> Result<(), Failure> {
+    let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
+    for place in part.places(&nodes) {
+        part.kill(lab, &place)?;
+    }
+    Ok(())
+}
+
+/// Waits until every flow is answered.
+pub(super) fn answered(flows: &[Flow]) -> Result<(), Failure> {
+    let mut line = Line::new();
+    let silent = paths::preflight(flows, PATIENCE, |_| line.show("  waiting for every flow to be answered"))
+        .context("looking whether every flow is answered")?;
+    line.clear();
+    let Some(first) = silent.first() else { return Ok(()) };
+    let more = silent.len() - 1;
+    Err(Failure::TimedOut(anyhow!("{} and {more} more were not answered: {}", first.flow, first.why)))
+}
+
+/// Whether nothing was lost; a failure names the first flow that lost something.
+pub(super) fn nothing_lost(report: &Report) -> Result<(), Failure> {
+    match report.verdict(Limits::NONE_LOST).problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
+    }
 }
 
 /// Pods and Services on every node, ready to be measured.

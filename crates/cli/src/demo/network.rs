@@ -2,22 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use netferry_lab::kills::Part;
-use netferry_lab::meter::{Limits, Meter, Report, Running};
+use netferry_lab::meter::{Meter, Report, Running};
 use netferry_lab::paths::{self, Selection, Sites};
-use netferry_lab::{Families, Lab, Name};
+use netferry_lab::{Families, Lab};
 
-use super::ground::{self, PATIENCE};
+use super::ground::{self, AFTERWARDS, KILLS, PATIENCE};
 use crate::exit::Failure;
 use crate::lab;
-use crate::line::Line;
 use crate::output::{self, Paint};
 use crate::time;
-
-/// After a part was killed the flows run on for this long before the next: gaps would be seen by then.
-const AFTER_A_KILL: Duration = Duration::from_secs(3);
 
 /// Measure the pod network of a lab while agents, OVN's daemons and the API server are killed
 #[derive(Debug, Args)]
@@ -39,16 +35,12 @@ pub(super) struct NetworkArgs {
     calm: Duration,
 }
 
-/// What is killed while packets flow, everywhere at once.
-const KILLS: [Part; 3] = [Part::Agent, Part::Northd, Part::ApiServer];
-
 fn told(part: Part) -> String {
     let where_ = if part.on_nodes() { " on every node" } else { "" };
     format!("{}{where_}, kill -9", part.word())
 }
 
 pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
-    lab::missing_packages()?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let paint = Paint::for_stdout();
@@ -84,11 +76,7 @@ pub(super) fn run(args: &NetworkArgs) -> Result<(), Failure> {
         KILLS.map(told).join("; "),
         began.elapsed().as_secs_f32(),
     ))?;
-    let verdict = report.verdict(Limits::NONE_LOST);
-    match verdict.problems.first() {
-        None => Ok(()),
-        Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
-    }
+    ground::nothing_lost(&report)
 }
 
 fn measured(
@@ -99,29 +87,15 @@ fn measured(
 ) -> Result<Report, Failure> {
     let flows = paths::flows(sites, &Selection::default());
     output::print(&paths::draw(sites, &flows))?;
-    let mut line = Line::new();
-    let silent = paths::preflight(&flows, PATIENCE, |_| line.show("  waiting for every flow to be answered"))
-        .context("looking whether every flow is answered")?;
-    line.clear();
-    if let Some(first) = silent.first() {
-        let more = silent.len() - 1;
-        return Err(Failure::TimedOut(anyhow!(
-            "{} and {more} more were not answered: {}",
-            first.flow,
-            first.why
-        )));
-    }
+    ground::answered(&flows)?;
 
     title("3. Numbered full-size packets on every kind of path, while its keepers are killed")?;
     let meter = Meter::start(flows).context("starting the meter")?;
     std::thread::sleep(args.calm);
     say("nothing was killed", &meter)?;
-    let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
     for part in KILLS {
-        for place in part.places(&nodes) {
-            part.kill(lab, &place)?;
-        }
-        std::thread::sleep(AFTER_A_KILL);
+        ground::kill(lab, part)?;
+        std::thread::sleep(AFTERWARDS);
         say(&told(part), &meter)?;
     }
     lab.wait_ready(PATIENCE, |_| {})?;

@@ -6,24 +6,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use netferry_lab::kills::Part;
-use netferry_lab::meter::{Limits, Meter, Report, Running};
+use netferry_lab::meter::{Meter, Report, Running, Totals};
 use netferry_lab::paths::{self, Kind, Selection, Sites};
 use netferry_lab::{Families, Lab, Name};
 
-use super::ground::{self, PATIENCE};
+use super::ground::{self, AFTERWARDS, KILLS, PATIENCE};
 use crate::exit::Failure;
 use crate::lab;
 use crate::line::Line;
 use crate::output::{self, Paint};
 use crate::time;
 
-/// After something was done to it the flows run on for this long before the next: gaps would be seen by then.
-const AFTERWARDS: Duration = Duration::from_secs(3);
 /// Paths that need no uplink.
 const IN_THE_BOX: [Kind; 5] =
     [Kind::PodPodSameNode, Kind::HostPod, Kind::PodClusterIp, Kind::HostClusterIp, Kind::Hairpin];
-/// What is killed while packets flow.
-const KILLS: [Part; 3] = [Part::Agent, Part::Northd, Part::ApiServer];
 /// What happens to the uplink.
 const CHANGES: [(&str, &str); 3] = [
     (
@@ -69,9 +65,7 @@ pub(super) fn run(args: &SingleNodeArgs) -> Result<(), Failure> {
     title("4. What was measured")?;
     output::print(&report.to_string())?;
     lab.down()?;
-    let (out, inside): (Vec<_>, Vec<_>) =
-        report.flows.iter().partition(|flow| flow.kind == Kind::PodOutside.word());
-    let (out, inside) = (Report::sum(out), Report::sum(inside));
+    let (out, inside) = apart(&report);
     output::print(&format!(
         "\nWhat you saw\n\
          \x20 in the machine  {} sent on {} flows, {} lost\n\
@@ -91,10 +85,7 @@ pub(super) fn run(args: &SingleNodeArgs) -> Result<(), Failure> {
         flows: report.flows.iter().filter(|flow| flow.kind != Kind::PodOutside.word()).cloned().collect(),
         ..report
     };
-    match in_the_machine.verdict(Limits::NONE_LOST).problems.first() {
-        None => Ok(()),
-        Some(problem) => Err(Failure::Failed(anyhow!("{problem}"))),
-    }
+    ground::nothing_lost(&in_the_machine)
 }
 
 fn measured(
@@ -108,13 +99,7 @@ fn measured(
     let out = Selection { kinds: [Kind::PodOutside].into(), tcp: false, icmp: None, ..Selection::default() };
     flows.extend(paths::flows(sites, &out));
     output::print(&paths::draw(sites, &flows))?;
-    let mut line = Line::new();
-    let silent = paths::preflight(&flows, PATIENCE, |_| line.show("  waiting for every flow to be answered"))
-        .context("looking whether every flow is answered")?;
-    line.clear();
-    if let Some(first) = silent.first() {
-        return Err(Failure::TimedOut(anyhow!("{} was not answered: {}", first.flow, first.why)));
-    }
+    ground::answered(&flows)?;
 
     title("3. Numbered full-size packets, while its keepers are killed and its uplink changes")?;
     let meter = Meter::start(flows).context("starting the meter")?;
@@ -122,9 +107,7 @@ fn measured(
     say("nothing happened", &meter)?;
     let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
     for part in KILLS {
-        for place in part.places(&nodes) {
-            part.kill(lab, &place)?;
-        }
+        ground::kill(lab, part)?;
         std::thread::sleep(AFTERWARDS);
         say(&format!("{}, kill -9", part.word()), &meter)?;
     }
@@ -135,10 +118,18 @@ fn measured(
         std::thread::sleep(AFTERWARDS);
         say(what, &meter)?;
     }
+    let mut line = Line::new();
     lab.wait_ready(PATIENCE, |waiting| lab::progress(&mut line, waiting))?;
     line.clear();
     say("everything is ready again", &meter)?;
     Ok(meter.finish(Duration::from_secs(3)).context("ending the meter")?)
+}
+
+/// What went to the outside, and what stayed in the machine.
+fn apart(report: &Report) -> (Totals, Totals) {
+    let (out, inside): (Vec<_>, Vec<_>) =
+        report.flows.iter().partition(|flow| flow.kind == Kind::PodOutside.word());
+    (Report::sum(out), Report::sum(inside))
 }
 
 /// Does something on a node, as its administrator would.
@@ -153,9 +144,7 @@ fn inside(lab: &Lab, node: &str, script: &str) -> Result<(), Failure> {
 
 fn say(what: &str, meter: &Running) -> Result<(), Failure> {
     let report = meter.snapshot().context("asking the meter")?;
-    let (out, inside): (Vec<_>, Vec<_>) =
-        report.flows.iter().partition(|flow| flow.kind == Kind::PodOutside.word());
-    let (out, inside) = (Report::sum(out), Report::sum(inside));
+    let (out, inside) = apart(&report);
     output::print(&format!(
         "  {:>4} s  {what:<32} in the machine {:>6} sent {} lost, to the outside {:>5} sent {} lost\n",
         report.elapsed_ms / 1000,

@@ -18,6 +18,7 @@ use kube::api::{
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::TypeMeta;
 use kube::{Client, Config};
+use netferry_testkit::wait::until;
 use serde_json::{Value, json};
 
 use crate::common;
@@ -323,20 +324,16 @@ async fn consequences_are_drawn(harbour: &Harbour) {
             assert!(uids.contains(owner), "its owner is gone, but not {map}");
         }
     }
-    let deadline = tokio::time::Instant::now() + NAMESPACE_GONE_WITHIN;
-    loop {
+    let ended = until("namespaces that are to end do", async || {
         let (namespaces, _) = listed(harbour, "Namespace").await;
         let ending: Vec<&String> = namespaces
             .iter()
             .filter(|(_, namespace)| namespace["metadata"]["deletionTimestamp"].is_string())
             .map(|(name, _)| name)
             .collect();
-        if ending.is_empty() {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "namespaces that never end: {ending:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        if ending.is_empty() { Ok(()) } else { Err(format!("{ending:?}")) }
+    });
+    tokio::time::timeout(NAMESPACE_GONE_WITHIN, ended).await.expect("namespaces end");
 }
 
 async fn define_gusts(client: &Client) {

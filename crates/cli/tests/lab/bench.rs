@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netferry_lab::{Lab, Lifetime, Options, Parts};
+use netferry_testkit::wait::until_blocking_for;
 
 /// Generous: two processors may be shared with every other test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -63,10 +64,6 @@ pub(crate) fn ran(lab: &Lab, target: &str, command: &[&str]) -> Output {
 }
 
 /// Waits for something, with a bound.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_blocking_for(PATIENCE, what, holds);
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use netferry_lab::escort::Escort;
-use netferry_lab::meter::{Limits, Report};
+use netferry_lab::meter::{self, Limits, Report};
 use netferry_lab::paths::{self, Kind, Selection, Sites};
 use netferry_lab::{Families, Lab, Name, Options, Restarts, Result};
 
@@ -52,6 +52,22 @@ pub(crate) fn begin(lab: &Lab, from: Sizes, to: Sizes, unattended: bool) {
     );
 }
 
+/// Enough to see whether nodes that stay hear each other: full-size packets on the ways between them and out.
+pub(crate) fn between_nodes() -> Selection {
+    Selection {
+        kinds: [Kind::PodPodAcross, Kind::HostHost, Kind::PodClusterIp, Kind::PodOutside].into(),
+        udp: Some(meter::Sizes::Full),
+        icmp: None,
+        rate: Some(20),
+        ..Selection::default()
+    }
+}
+
+/// What the operator says of it.
+pub(crate) fn said(lab: &Lab) -> String {
+    field(lab, "default", NETWORK, ".status.conditions[*].message")
+}
+
 /// Where the change is, by the operator's word.
 pub(crate) fn phase(lab: &Lab) -> String {
     field(lab, "default", NETWORK, REASON)
@@ -61,8 +77,8 @@ pub(crate) fn phase(lab: &Lab) -> String {
 ///
 /// While one node has finished and another has not, what a pod of the first answers to the outside through the second is
 /// too large for the second's routes. It says so, and a kernel that hears it sends less. But where Open vSwitch moves
-/// packets itself, it writes a checksum over the size in IPv6's `packet too big` of a datagram that it translates, and
-/// the pod hears of 27 487 bytes: that one kind is left out where IPv6 is spoken.
+/// packets itself, IPv6's `packet too big` of a datagram that it translates arrives with another size (27 487, as if a
+/// checksum had been written there): that one kind is left out where IPv6 is spoken.
 pub(crate) fn selection(families: Families) -> Selection {
     let mut selection = Selection::default();
     if families != Families::V4 {

@@ -2,11 +2,11 @@
 
 use netferry_lab::Name;
 use netferry_lab::escort::Escort;
-use netferry_lab::meter::{Limits, Sizes};
-use netferry_lab::paths::{Kind, Selection, in_lab};
+use netferry_lab::meter::Limits;
+use netferry_lab::paths::in_lab;
 
 use crate::bench::{PATIENCE, options, said, up};
-use crate::change::{LARGE, SMALL, begin, patch, phase, with_room};
+use crate::change::{LARGE, SMALL, begin, between_nodes, patch, phase, with_room};
 use crate::sizes::sizes;
 
 #[test]
@@ -14,14 +14,7 @@ fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_sta
     let lab = up(&with_room(options(3)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let sites = runtime.block_on(in_lab::sites(&lab, PATIENCE, |_| {})).expect("pods and Services");
-    let selection = Selection {
-        kinds: [Kind::PodPodAcross, Kind::HostHost, Kind::PodClusterIp, Kind::PodOutside].into(),
-        udp: Some(Sizes::Full),
-        icmp: None,
-        rate: Some(20),
-        ..Selection::default()
-    };
-    let mut escort = Escort::start(&lab, sites, &selection, PATIENCE).expect("every path is answered");
+    let mut escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE).expect("every path is answered");
     let mut restarted = Vec::new();
     let mut take_to = |wanted: &str| {
         let mut seen = String::new();

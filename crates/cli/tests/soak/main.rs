@@ -8,6 +8,7 @@
 mod bench;
 #[path = "../lab/change.rs"]
 mod change;
+mod clusters;
 mod kernel_datapath;
 mod kills;
 #[path = "../lab/kubectl.rs"]

@@ -6,11 +6,12 @@ use futures::FutureExt;
 use netferry_lab::escort::Escort;
 use netferry_lab::meter::Report;
 use netferry_lab::paths::in_lab;
-use netferry_lab::{ControlPlane, Families, Name, Options};
+use netferry_lab::{Families, Name, Options};
 
 use crate::Scenario;
-use crate::bench::{PATIENCE, options, up};
+use crate::bench::{PATIENCE, up};
 use crate::change::{LARGE, SMALL, measured, selection, with_room, wrong};
+use crate::clusters;
 use crate::notes::Notes;
 
 pub(crate) const FOUR: Scenario = Scenario {
@@ -18,32 +19,26 @@ pub(crate) const FOUR: Scenario = Scenario {
     shows: "Pods go from 1400 to 8900 and back, hosts from 1500 to 9000, unattended, every node restarting twice each \
             way; nothing is lost on any path but those of the node that restarts, and afterwards every path carries \
             its size.",
-    run: |notes| run(notes, Options { families: Families::V4, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::V4)).boxed_local(),
 };
 
 pub(crate) const SIX: Scenario = Scenario {
     name: "mtu-v6",
     shows: "The same with IPv6 alone. Left out is the outside's way to a pod through the port of another node: see \
             `docs/guide/mtu.md`.",
-    run: |notes| run(notes, Options { families: Families::V6, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::V6)).boxed_local(),
 };
 
 pub(crate) const DUAL: Scenario = Scenario {
     name: "mtu-dual",
     shows: "The same with both families.",
-    run: |notes| run(notes, Options { families: Families::Dual, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::Dual)).boxed_local(),
 };
 
 pub(crate) const KUBE: Scenario = Scenario {
     name: "mtu-kube",
     shows: "The same under the real control plane, with operator and agents in the roles they are deployed with.",
-    run: |notes| {
-        async {
-            let control_plane = ControlPlane::Kube { assets: netferry_testkit::assets()? };
-            run(notes, Options { families: Families::Dual, control_plane, ..options(3) }).await
-        }
-        .boxed_local()
-    },
+    run: |notes| async { run(notes, clusters::under_kube()?).await }.boxed_local(),
 };
 
 pub(crate) const NAIVE: Scenario = Scenario {

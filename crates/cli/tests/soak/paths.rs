@@ -5,41 +5,36 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use netferry_lab::meter::{Limits, Meter};
 use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
-use netferry_lab::{ControlPlane, Families, Options};
+use netferry_lab::{Families, Options};
 
 use crate::Scenario;
 use crate::bench::{options, up};
+use crate::clusters;
 use crate::notes::Notes;
 
 pub(crate) const DUAL: Scenario = Scenario {
     name: "paths-dual",
     shows: "Nothing is lost on any kind of path of three nodes with IPv4 and IPv6, by UDP, TCP and ICMP, at any size up \
             to the MTU.",
-    run: |notes| run(notes, Options { families: Families::Dual, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::Dual)).boxed_local(),
 };
 
 pub(crate) const FOUR: Scenario = Scenario {
     name: "paths-v4",
     shows: "The same with IPv4 alone.",
-    run: |notes| run(notes, Options { families: Families::V4, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::V4)).boxed_local(),
 };
 
 pub(crate) const SIX: Scenario = Scenario {
     name: "paths-v6",
     shows: "The same with IPv6 alone.",
-    run: |notes| run(notes, Options { families: Families::V6, ..options(3) }).boxed_local(),
+    run: |notes| run(notes, clusters::of(Families::V6)).boxed_local(),
 };
 
 pub(crate) const KUBE: Scenario = Scenario {
     name: "paths-kube",
     shows: "The same under the real control plane, with operator and agents in the roles they are deployed with.",
-    run: |notes| {
-        async {
-            let control_plane = ControlPlane::Kube { assets: netferry_testkit::assets()? };
-            run(notes, Options { families: Families::Dual, control_plane, ..options(3) }).await
-        }
-        .boxed_local()
-    },
+    run: |notes| async { run(notes, clusters::under_kube()?).await }.boxed_local(),
 };
 
 pub(crate) const TEN: Scenario = Scenario {

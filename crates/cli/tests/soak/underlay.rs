@@ -3,13 +3,14 @@
 use anyhow::Context;
 use futures::FutureExt;
 use netferry_lab::escort::Escort;
-use netferry_lab::meter::{Limits, Sizes};
-use netferry_lab::paths::{Kind, Selection, in_lab};
+use netferry_lab::meter::Limits;
+use netferry_lab::paths::in_lab;
 use netferry_lab::{Lab, Options, Restarts};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options};
-use crate::kubectl::{field, kubectl};
+use crate::change::{LARGE, SMALL, begin, between_nodes, phase, said};
+use crate::kubectl::kubectl;
 use crate::notes::Notes;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -19,23 +20,12 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run: |notes| run(notes).boxed_local(),
 };
 
-const NETWORK: &str = "networks.operator.openshift.io/cluster";
-
 async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let lab = Lab::up(&Options { restarts: Restarts::WhenTold, ..options(3) })?;
     lab.wait_ready(PATIENCE, |_| {})?;
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await.context("pods and Services")?;
-    let selection = Selection {
-        kinds: [Kind::PodPodAcross, Kind::HostHost, Kind::PodClusterIp, Kind::PodOutside].into(),
-        udp: Some(Sizes::Full),
-        icmp: None,
-        rate: Some(20),
-        ..Selection::default()
-    };
-    let mut escort = Escort::start(&lab, sites, &selection, PATIENCE)?;
-    let change = r#"{"metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}}, "spec": {"migration": {"mtu":
-        {"network": {"from": 1400, "to": 8900}, "machine": {"to": 9000}}}}}"#;
-    kubectl(&lab, &["patch", NETWORK, "--type=merge", "--patch", change]);
+    let mut escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
+    begin(&lab, SMALL, LARGE, true);
     let mut restarts: Vec<String> = Vec::new();
     for (what, wanted) in [("it turns around", "Returning"), ("it is back", "Idle")] {
         let holds = || Ok(phase(&lab) == wanted);
@@ -53,21 +43,10 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         None => notes.problem(format!("no Event names the nodes: {told}")),
     }
     let (report, _) = escort.finish()?;
-    let (sent, lost) = report
-        .flows
-        .iter()
-        .fold((0, 0), |(sent, lost), flow| (sent + flow.forward.sent, lost + flow.forward.lost));
+    let (sent, lost) = (report.totals.sent, report.totals.lost);
     notes.line(format!("- {sent} packets sent meanwhile, {lost} lost"));
     if !report.verdict(Limits::NONE_LOST).passed {
         notes.problem(format!("packets were lost:\n{report}"));
     }
     Ok(())
-}
-
-fn phase(lab: &Lab) -> String {
-    field(lab, "default", NETWORK, ".status.conditions[?(@.type==\"MTUChangeInProgress\")].reason")
-}
-
-fn said(lab: &Lab) -> String {
-    field(lab, "default", NETWORK, ".status.conditions[*].message")
 }

@@ -122,10 +122,7 @@ pub fn admit_alone(
 mod tests {
     use super::super::record::{Change, Ends, Stage};
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
+    use crate::mtu::fixtures::mtu;
 
     const NETWORK: (u32, u32) = (1400, 8900);
     const HOST: (u32, u32) = (1500, 9000);

@@ -151,10 +151,7 @@ fn changes_hosts(file: &HostFile) -> bool {
 mod tests {
     use super::super::record::{Change, Ends, Record, Stage};
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
+    use crate::mtu::fixtures::mtu;
 
     fn record(epoch: u64, stage: Stage, network: (u32, u32), host: (u32, u32)) -> Record {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };

@@ -208,10 +208,7 @@ impl fmt::Display for HostFile {
 mod tests {
     use super::super::record::{Change, Ends, Record, Stage};
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
+    use crate::mtu::fixtures::mtu;
 
     fn at(stage: Stage) -> Record {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };

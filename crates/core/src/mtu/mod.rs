@@ -12,6 +12,8 @@ pub mod check;
 pub mod cni;
 mod envelope;
 pub mod file;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod outline;
 pub mod plan;
 pub mod preflight;

@@ -176,13 +176,9 @@ pub fn stale(kept: &Outline, now: &Outline) -> Vec<Stale> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Mtu;
     use super::super::record::Ends;
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
+    use crate::mtu::fixtures::mtu;
 
     fn change(network: (u32, u32), host: (u32, u32)) -> Change {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };

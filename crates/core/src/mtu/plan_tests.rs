@@ -3,14 +3,7 @@ use super::super::probe::Way;
 use super::super::probe::judge::{Lost, Pair};
 use super::super::status::ConditionKind;
 use super::*;
-
-fn mtu(bytes: u32) -> Mtu {
-    Mtu::new(bytes).unwrap()
-}
-
-fn name(node: &str) -> NodeName {
-    NodeName::new(node).unwrap()
-}
+use crate::mtu::fixtures::{mtu, name};
 
 fn change(from: u32, to: u32, machine: u32) -> Asked {
     let network = Some(AskedEnds { from: Some(from), to: Some(to) });

@@ -288,14 +288,7 @@ mod tests {
     use super::super::probe::judge::Pair;
     use super::super::record::Stage;
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
-
-    fn name(node: &str) -> NodeName {
-        NodeName::new(node).unwrap()
-    }
+    use crate::mtu::fixtures::{mtu, name};
 
     fn change() -> Change {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };

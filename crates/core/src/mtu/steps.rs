@@ -111,10 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
+    use crate::mtu::fixtures::mtu;
 
     /// As much of a kernel as matters, IPv6 routes that follow their interface included (seen on Linux 6.18).
     #[derive(Clone, Debug)]

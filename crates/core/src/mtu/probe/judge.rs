@@ -133,15 +133,8 @@ pub fn untried(
 mod tests {
     use super::super::{All, Loss, Narrow};
     use super::*;
+    use crate::mtu::fixtures::{mtu, name};
     use crate::mtu::record::Ends;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
-
-    fn name(node: &str) -> NodeName {
-        NodeName::new(node).unwrap()
-    }
 
     fn way(word: &str) -> Way {
         Way::named(word).unwrap()

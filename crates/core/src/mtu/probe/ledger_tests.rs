@@ -1,10 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-
-fn mtu(bytes: u32) -> Mtu {
-    Mtu::new(bytes).unwrap()
-}
+use crate::mtu::fixtures::mtu;
 
 fn node() -> NodeName {
     NodeName::new("b").unwrap()

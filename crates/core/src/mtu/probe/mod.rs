@@ -213,10 +213,7 @@ impl fmt::Display for Roll {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(node: &str) -> NodeName {
-        NodeName::new(node).unwrap()
-    }
+    use crate::mtu::fixtures::name;
 
     #[test]
     fn ways_go_by_their_words() {

@@ -55,14 +55,7 @@ mod tests {
     use super::super::ledger::Answers;
     use super::*;
     use crate::mtu::Envelope;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
-
-    fn name(node: &str) -> NodeName {
-        NodeName::new(node).unwrap()
-    }
+    use crate::mtu::fixtures::{mtu, name};
 
     fn runs(epoch: u64, hosts: Envelope, pods: Envelope) -> Runs {
         Runs { epoch, hosts, pods }

@@ -117,14 +117,7 @@ mod tests {
     use super::super::{All, Narrow, Roll};
     use super::*;
     use crate::mtu::Envelope;
-
-    fn mtu(bytes: u32) -> Mtu {
-        Mtu::new(bytes).unwrap()
-    }
-
-    fn name(node: &str) -> NodeName {
-        NodeName::new(node).unwrap()
-    }
+    use crate::mtu::fixtures::{mtu, name};
 
     fn way() -> Way {
         Way::named("pods-ipv4").unwrap()

@@ -3,12 +3,9 @@ mod numbers;
 mod settings;
 
 use super::*;
+use crate::mtu::fixtures::mtu;
 use crate::mtu::record::{Change, Record, Stage};
 use crate::name::NodeName;
-
-fn mtu(bytes: u32) -> Mtu {
-    Mtu::new(bytes).unwrap()
-}
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

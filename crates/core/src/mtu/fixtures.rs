@@ -1,0 +1,12 @@
+//! Values tests are made of.
+
+use super::Mtu;
+use crate::name::NodeName;
+
+pub(crate) fn mtu(bytes: u32) -> Mtu {
+    Mtu::new(bytes).unwrap()
+}
+
+pub(crate) fn name(node: &str) -> NodeName {
+    NodeName::new(node).unwrap()
+}
