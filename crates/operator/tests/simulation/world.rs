@@ -241,6 +241,13 @@ impl World {
                 untried(|_| Some(epoch), &uids, &reports.collect()).is_empty().then_some(())
             })
             .await;
+        // The last edit may have come just before everything was found at rest.
+        self.site
+            .until("the operator has seen the last edit", async |site| {
+                let network = site.cluster.network().await;
+                (network.status?.observed_generation == network.metadata.generation).then_some(())
+            })
+            .await;
         let rests = self.site.everything().await;
         sleep(Duration::from_secs(600)).await;
         assert_eq!(self.site.everything().await, rests, "what is at rest is written to");

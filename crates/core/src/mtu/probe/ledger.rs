@@ -107,18 +107,20 @@ impl Ledger {
 
     /// Whether there is a way of which nothing can be said yet, but soon.
     pub fn is_open(&self) -> bool {
-        self.ways
-            .values()
-            .any(|track| track.searches() || (track.width().is_none() && track.silent.is_none()))
+        let open = |track: &Track| track.width().or(track.at_least()).is_none();
+        self.ways.values().any(|track| open(track) && (track.searches() || track.silent.is_none()))
     }
 
-    /// Ways that are too narrow.
+    /// Ways that are too narrow. One whose width is still looked for is told as soon as it is known to take what is usual:
+    /// that is enough to stop a change.
     pub fn narrow(&self) -> impl Iterator<Item = Narrow> {
-        self.ways.iter().filter_map(|((to, way), track)| match track.state {
-            State::Narrow(passes) => {
-                Some(Narrow { to: to.clone(), way: *way, tried: track.aim.size, passes })
-            }
-            State::Wide { .. } | State::Search { .. } => None,
+        self.ways.iter().filter_map(|((to, way), track)| {
+            let passes = match track.state {
+                State::Narrow(passes) => passes,
+                State::Search { .. } => track.at_least()?,
+                State::Wide { .. } => return None,
+            };
+            Some(Narrow { to: to.clone(), way: *way, tried: track.aim.size, passes })
         })
     }
 
@@ -151,6 +153,15 @@ impl Track {
             State::Wide { tried, .. } => tried.then_some(self.aim.size),
             State::Search { .. } => None,
             State::Narrow(passes) => Some(passes),
+        }
+    }
+
+    /// In a search: what is usual, if that is known to get through. Not all that is known by now, which would be news
+    /// with every trial.
+    fn at_least(&self) -> Option<Mtu> {
+        match self.state {
+            State::Search { low, first: false, .. } => (low >= self.aim.usual).then_some(self.aim.usual),
+            State::Search { first: true, .. } | State::Wide { .. } | State::Narrow(_) => None,
         }
     }
 

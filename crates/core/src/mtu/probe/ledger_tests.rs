@@ -58,13 +58,14 @@ proptest! {
     fn a_narrow_way_is_measured_to_the_byte(width in 576_u32..9000) {
         let mut world = World::new();
         let mut trials = 0;
-        while world.narrow().is_none() {
+        while !world.knows() {
             world.try_once(|size| if size.bytes() <= width { BOTH } else { SMALL });
             trials += 1;
             prop_assert!(trials < 50, "the search does not end");
+            prop_assert!(world.narrow().is_none_or(|passes| passes <= width));
         }
         prop_assert_eq!(world.narrow(), Some(width));
-        prop_assert!(world.knows() && !world.ledger.is_open());
+        prop_assert!(!world.ledger.is_open());
     }
 }
 
@@ -91,13 +92,16 @@ fn two_large_packets_lost_in_a_row_are_chance_and_three_are_not() {
     assert!(!world.searches());
     world.try_once(|_| SMALL);
     assert!(world.searches());
+    assert!(world.ledger.is_open() && world.narrow().is_none());
     assert_eq!(world.try_once(|_| BOTH), mtu(1500), "what usually gets through is tried first");
+    assert!(!world.ledger.is_open());
+    assert_eq!((world.narrow(), world.knows()), (Some(1500), false), "enough to stop a change");
 }
 
 #[test]
 fn a_way_that_was_widened_is_narrow_no_more() {
     let mut world = World::new();
-    while world.narrow().is_none() {
+    while !world.knows() {
         world.try_once(|size| if size.bytes() <= 1500 { BOTH } else { SMALL });
     }
     assert_eq!(world.try_once(|_| BOTH), mtu(9000));
@@ -107,7 +111,7 @@ fn a_way_that_was_widened_is_narrow_no_more() {
 #[test]
 fn ends_that_carry_something_else_begin_anew() {
     let mut world = World::new();
-    while world.narrow().is_none() {
+    while !world.knows() {
         world.try_once(|size| if size.bytes() <= 1500 { BOTH } else { SMALL });
     }
     world.aim = Aim { size: mtu(1500), usual: mtu(1500) };
