@@ -8,7 +8,7 @@ use netferry_lab::meter::{Limits, Report};
 use netferry_lab::{Families, Options};
 
 use crate::Scenario;
-use crate::bench::options;
+use crate::bench::{options, ran, until};
 use crate::notes::Notes;
 use crate::stage::Stage;
 
@@ -16,7 +16,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "kills",
     shows: "Three nodes with both families and full-size packets on every kind of path: whatever is killed, packets \
             arrive, and afterwards new pods and changed policies work.",
-    run: |notes| run(notes).boxed_local(),
+    run: |notes| of_many(notes).boxed_local(),
+};
+
+pub(crate) const SINGLE: Scenario = Scenario {
+    name: "single-node-kills",
+    shows: "One machine whose agent is its operator too: the same, and it comes back by itself when its power fails while \
+            the API is away.",
+    run: |notes| of_one(notes).boxed_local(),
 };
 
 /// How often a part is killed.
@@ -31,11 +38,42 @@ fn times(part: Part) -> usize {
 
 const API_GONE_FOR: Duration = Duration::from_secs(60);
 
-async fn run(notes: &mut Notes) -> anyhow::Result<()> {
+async fn of_many(notes: &mut Notes) -> anyhow::Result<()> {
     let stage = Stage::new(&Options { families: Families::Dual, ..options(3) }, None).await;
+    kill_all(notes, &stage, &Part::ALL);
+    Ok(())
+}
+
+async fn of_one(notes: &mut Notes) -> anyhow::Result<()> {
+    let options = Options { families: Families::Dual, single_node: true, ..options(1) };
+    let stage = Stage::new(&options, None).await;
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(|part| *part != Part::Operator).collect();
+    kill_all(notes, &stage, &parts);
+
+    let node = stage.nodes[0].as_str();
+    kills::take_api_away(&stage.lab).expect("the API goes");
+    let began = Instant::now();
+    stage.lab.power_cut(node).expect("the power fails");
+    // What it knew is enough for everything but pods, of which a kubelet hears from the API.
+    until("the machine is back, without the API", || {
+        ran(&stage.lab, node, &["sh", "-c", "ip addr show dev ovn-k8s-mp0 && nft list table inet netferry"])
+            .status
+            .success()
+    });
+    notes.line("");
+    notes.line(format!(
+        "Its power failed while the API was away: the host's part was back after {:.0} s, without the API.",
+        began.elapsed().as_secs_f32()
+    ));
+    kills::bring_api_back(&stage.lab).expect("the API comes back");
+    stage.converges();
+    Ok(())
+}
+
+fn kill_all(notes: &mut Notes, stage: &Stage, parts: &[Part]) {
     notes.line("| killed | times | back after, at most | sent | lost | longest gap |");
     notes.line("| --- | --- | --- | --- | --- | --- |");
-    for part in Part::ALL {
+    for part in parts.iter().copied() {
         let places = part.places(&stage.nodes);
         let (count, mut slowest) = (times(part), Duration::ZERO);
         let report = stage.measured(|meter| {
@@ -74,7 +112,6 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         "Where the kernel has no datapath for the switch, as here, it stands still while its database is away: that is \
          the gap, and its sockets hold what comes meanwhile. Of the switch itself, what flows while it is away is lost.",
     );
-    Ok(())
 }
 
 fn row(notes: &mut Notes, what: &str, count: usize, back: &str, report: &Report) {

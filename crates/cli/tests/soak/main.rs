@@ -17,11 +17,14 @@ mod large;
 mod mtu;
 mod mtu_kills;
 mod notes;
+#[path = "../lab/one_machine.rs"]
+mod one_machine;
 mod paths;
 mod policies;
 mod processes;
 mod report;
 mod services;
+mod single_node;
 #[path = "../lab/stage.rs"]
 mod stage;
 mod tampering;
@@ -49,8 +52,10 @@ struct Scenario {
 }
 
 /// In the order they run.
-const SCENARIOS: [&Scenario; 18] = [
+const SCENARIOS: &[&Scenario] = &[
     &kills::SCENARIO,
+    &kills::SINGLE,
+    &single_node::SCENARIO,
     &kernel_datapath::SCENARIO,
     &tampering::SCENARIO,
     &policies::SCENARIO,
@@ -72,9 +77,9 @@ const SCENARIOS: [&Scenario; 18] = [
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(unknown) = wanted.iter().find(|name| !SCENARIOS.iter().any(|s| s.name == **name)) {
-        let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
-        eprintln!("soak: there is no scenario {unknown:?}; there are {known}");
+    let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        eprintln!("soak: there is no scenario {unknown:?}; there are {}", names.join(", "));
         return ExitCode::from(2);
     }
     let chosen = SCENARIOS
@@ -93,7 +98,6 @@ fn main() -> ExitCode {
             lines: &notes.lines,
             problems: &notes.problems,
         };
-        let names = SCENARIOS.map(|scenario| scenario.name);
         if let Err(error) = report::put(&path(), &names, &section) {
             // The numbers are on the terminal; an hour of measuring must not end as a success nobody can read.
             eprintln!("soak: writing {}: {error}", path().display());

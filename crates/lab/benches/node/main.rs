@@ -6,6 +6,7 @@
 mod changes;
 mod cni;
 mod ground;
+mod one_machine;
 
 use std::path::PathBuf;
 
@@ -21,20 +22,29 @@ fn main() -> anyhow::Result<()> {
             // What cargo says to every benchmark.
             "--bench" => {}
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write needs a file")?)),
-            "cni" | "changes" => only = Some(argument),
-            other => anyhow::bail!("unknown argument {other}; known: cni, changes, --write FILE"),
+            "cni" | "changes" | "one-machine" => only = Some(argument),
+            other => {
+                anyhow::bail!("unknown argument {other}; known: cni, changes, one-machine, --write FILE")
+            }
         }
     }
     let program =
         std::env::var_os("NETFERRY").context("NETFERRY is not set: run this through `make bench`")?;
-    let ground = Ground::up(program.into())?;
+    let program = PathBuf::from(program);
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     let mut sections = Vec::new();
-    if wanted("cni") {
-        sections.push((cni::TITLE, cni::measure(&ground)?));
+    if wanted("cni") || wanted("changes") {
+        let ground = Ground::up(program.clone())?;
+        if wanted("cni") {
+            sections.push((cni::TITLE, cni::measure(&ground)?));
+        }
+        if wanted("changes") {
+            sections.push((changes::TITLE, changes::measure(&ground)?));
+        }
+        ground.lab.down()?;
     }
-    if wanted("changes") {
-        sections.push((changes::TITLE, changes::measure(&ground)?));
+    if wanted("one-machine") {
+        sections.push((one_machine::TITLE, one_machine::measure(&program)?));
     }
     for (title, text) in sections {
         println!("## {title}\n\n{text}");
