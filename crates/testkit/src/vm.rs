@@ -107,13 +107,13 @@ impl Machine {
         let drive = |file: String, more: &str| format!("file={file},format=raw,if=virtio,{more}");
         let mut all: Vec<String> = [
             "-accel",
-            "tcg",
+            "tcg,thread=multi",
             "-cpu",
             "max",
             "-smp",
-            "1",
+            "2",
             "-m",
-            "1024",
+            "2048",
             "-nographic",
             "-nodefaults",
             "-no-reboot",

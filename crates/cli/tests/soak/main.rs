@@ -10,6 +10,7 @@ mod bench;
 mod change;
 mod clusters;
 mod kernel_datapath;
+mod kernel_lab;
 mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
@@ -57,6 +58,7 @@ const SCENARIOS: &[&Scenario] = &[
     &kills::SINGLE,
     &single_node::SCENARIO,
     &kernel_datapath::SCENARIO,
+    &kernel_lab::SCENARIO,
     &tampering::SCENARIO,
     &policies::SCENARIO,
     &services::SCENARIO,
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let chosen = SCENARIOS
-        .into_iter()
+        .iter()
         .filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| name == scenario.name));
     let mut failed = vec![];
     for scenario in chosen {

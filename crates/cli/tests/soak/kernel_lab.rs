@@ -1,0 +1,53 @@
+//! A lab where the kernel moves the packets: the same operator, agents and plugin, another datapath.
+//!
+//! Labs use the kernel they run on, which may have no datapath for the switch; this brings one.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use netferry_lab::meter::{Limits, Report};
+use netferry_testkit::vm::Machine;
+
+use crate::Scenario;
+use crate::notes::Notes;
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "kernel-lab",
+    shows: "A lab of two nodes with both families in a virtual machine with Debian's kernel: its datapath moves the packets, \
+            no bridge is made of the uplink, and on every kind of path none is lost while the switch's database is killed.",
+    run: |notes| async { run(notes) }.boxed_local(),
+};
+
+const SCRIPT: &str = include_str!("kernel_lab.sh");
+/// Of an emulated processor, on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+fn run(notes: &mut Notes) -> anyhow::Result<()> {
+    let program = Path::new(env!("CARGO_BIN_EXE_netferry"));
+    let place = tempfile::tempdir()?;
+    let stripped = place.path().join("netferry");
+    let made =
+        Command::new("strip").arg("-o").arg(&stripped).arg(program).status().context("running strip")?;
+    ensure!(made.success(), "strip ended with {made}");
+    let said = Machine::new()?
+        .with("/opt/netferry/netferry", stripped)
+        .with("/opt/netferry/netferry-cni", program.with_file_name("netferry-cni"))
+        .run(SCRIPT, PATIENCE)?;
+    let report = said.lines().find_map(|line| line.strip_prefix("report "));
+    let report: Report = serde_json::from_str(report.with_context(|| format!("no report in {said}"))?)?;
+    let totals = &report.totals;
+    notes.line("| flows | sent | lost | longest gap |");
+    notes.line("| --- | --- | --- | --- |");
+    notes.line(format!(
+        "| {} | {} | {} | {:.0} ms |",
+        totals.flows, totals.sent, totals.lost, totals.longest_gap_ms
+    ));
+    // How long anything takes on an emulated processor says nothing, so gaps are not judged.
+    for problem in report.verdict(Limits::NONE_LOST).problems {
+        notes.problem(problem);
+    }
+    Ok(())
+}
