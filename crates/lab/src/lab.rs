@@ -168,6 +168,9 @@ impl Lab {
     }
 
     /// Starts a program in a node, a pod or another part of the lab.
+    ///
+    /// Wait for it before the lab is ended: the kernel keeps a lab's processes until nobody is missing, and only the
+    /// caller can take leave of this one.
     pub fn spawn(&self, target: &str, mut command: Command) -> Result<Child> {
         if !command.get_envs().any(|(name, _)| name == "PATH") {
             command.env("PATH", self.path()?);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use netferry_lab::escort::Escort;
 use netferry_lab::meter::{self, Limits, Report};
 use netferry_lab::paths::{self, Kind, Selection, Sites};
-use netferry_lab::{Families, Lab, Name, Options, Restarts, Result};
+use netferry_lab::{Lab, Name, Options, Restarts, Result};
 
 use crate::bench::PATIENCE;
 use crate::kubectl::{field, kubectl, try_field};
@@ -71,20 +71,6 @@ pub(crate) fn said(lab: &Lab) -> String {
 /// Where the change is, by the operator's word.
 pub(crate) fn phase(lab: &Lab) -> String {
     field(lab, "default", NETWORK, REASON)
-}
-
-/// What is measured during a change of a lab of these families.
-///
-/// While one node has finished and another has not, what a pod of the first answers to the outside through the second is
-/// too large for the second's routes. It says so, and a kernel that hears it sends less. But where Open vSwitch moves
-/// packets itself, IPv6's `packet too big` of a datagram that it translates arrives with another size (27 487, as if a
-/// checksum had been written there): that one kind is left out where IPv6 is spoken.
-pub(crate) fn selection(families: Families) -> Selection {
-    let mut selection = Selection::default();
-    if families != Families::V4 {
-        selection.kinds.remove(&Kind::OutsideNodePortRemote);
-    }
-    selection
 }
 
 /// Changes unattended from one size to another while paths are measured; `restart` sees to each node that asks for

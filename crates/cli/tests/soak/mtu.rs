@@ -5,12 +5,12 @@ use std::process::Command;
 use futures::FutureExt;
 use netferry_lab::escort::Escort;
 use netferry_lab::meter::Report;
-use netferry_lab::paths::in_lab;
+use netferry_lab::paths::{Selection, in_lab};
 use netferry_lab::{Families, Name, Options};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, up};
-use crate::change::{LARGE, SMALL, measured, selection, with_room, wrong};
+use crate::change::{LARGE, SMALL, measured, with_room, wrong};
 use crate::clusters;
 use crate::notes::Notes;
 
@@ -48,7 +48,7 @@ pub(crate) const NAIVE: Scenario = Scenario {
 };
 
 async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
-    let selection = selection(options.families);
+    let selection = Selection::while_the_mtu_changes(options.families);
     let lab = up(&with_room(options));
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
     head(notes);

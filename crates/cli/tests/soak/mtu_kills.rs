@@ -3,12 +3,12 @@
 use futures::FutureExt;
 use netferry_lab::escort::Escort;
 use netferry_lab::kills::Part;
-use netferry_lab::paths::in_lab;
+use netferry_lab::paths::{Selection, in_lab};
 use netferry_lab::{Lab, LabError, Name, Result};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options, up};
-use crate::change::{LARGE, SMALL, measured, selection, with_room, wrong};
+use crate::change::{LARGE, SMALL, measured, with_room, wrong};
 use crate::mtu::{head, rows};
 use crate::notes::Notes;
 
@@ -39,7 +39,7 @@ const VICTIMS: [(&str, Victim); 5] = [
 
 async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let options = with_room(options(3));
-    let selection = selection(options.families);
+    let selection = Selection::while_the_mtu_changes(options.families);
     let lab = up(&options);
     let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;

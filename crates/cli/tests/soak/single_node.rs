@@ -107,9 +107,9 @@ async fn uplinks(notes: &mut Notes) -> anyhow::Result<()> {
         .args(["lab-pod", "--port", &WORLD.to_string(), "--name", "world"])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    let _world = Guest(lab.spawn("outside", world)?);
+    let world = Guest(lab.spawn("outside", world)?);
     let pod = sites.pods.first().map(|pod| pod.name.clone()).unwrap_or_default();
-    let there = There { lab, meter: Meter::start(flows)?, pod };
+    let there = There { meter: Meter::start(flows)?, _world: world, lab, pod };
     let lab = &there.lab;
 
     // Each is whole in one call: what is measured is what follows it.
@@ -150,10 +150,12 @@ async fn uplinks(notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A machine whose packets are measured.
+/// A machine whose packets are measured. In this order it goes: a lab ends when all that was started in it has.
 struct There {
-    lab: Lab,
     meter: Running,
+    /// Who answers outside.
+    _world: Guest,
+    lab: Lab,
     /// One of its pods.
     pod: String,
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::kind::Kind;
 use super::sites::{End, Node, Pod, Sites, of_family};
+use crate::Families;
 use crate::meter::{Flow, Place, RATE, Sizes, Traffic};
 
 /// Packets per second of all flows together where no rate is given: what a lab on two cores carries without being
@@ -58,6 +59,20 @@ impl Selection {
             rate: Some(1),
             ..Selection::default()
         }
+    }
+
+    /// What is measured while the MTU of a lab of these families changes: every path, but one where IPv6 is spoken.
+    ///
+    /// While one node has finished and another has not, what a pod of the first answers to the outside through the
+    /// second is too large for the second's routes. It says so, and a kernel that hears it sends less. But where Open
+    /// vSwitch moves packets itself, IPv6's `packet too big` of a datagram that it translates arrives with another size
+    /// (27 487, as if a checksum had been written there).
+    pub fn while_the_mtu_changes(families: Families) -> Selection {
+        let mut selection = Selection::default();
+        if families != Families::V4 {
+            selection.kinds.remove(&Kind::OutsideNodePortRemote);
+        }
+        selection
     }
 }
 
