@@ -42,8 +42,7 @@ impl Setting {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Setting {
             date: said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-            // What was measured may be nobody's commit; then the reader has to know.
-            commit: said("git", &["describe", "--always", "--abbrev=10", "--dirty=, with changes"]),
+            commit: commit(),
             machine: format!(
                 "{processors} processors, {} GiB, Linux {}",
                 (kilobytes + (1 << 19)) >> 20,
@@ -51,6 +50,14 @@ impl Setting {
             ),
         }
     }
+}
+
+/// What was measured. It may be nobody's commit; then the reader has to know. Pages that measurements are written to do
+/// not change what the next one measures.
+fn commit() -> String {
+    let at = said("git", &["describe", "--always", "--abbrev=10"]);
+    let changed = said("git", &["status", "--porcelain", "--", ":/", ":(top,exclude)docs"]);
+    if changed.is_empty() { at } else { format!("{at}, with changes") }
 }
 
 fn said(program: &str, arguments: &[&str]) -> String {
