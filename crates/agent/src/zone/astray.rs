@@ -27,25 +27,22 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const UDP: u8 = 17;
 
 /// Looks for them, until nobody tells of backends any more. The switch's control socket is in `run`.
-pub async fn look_for(run: PathBuf, mut moved: mpsc::UnboundedReceiver<Moved>) {
-    let mut left: BTreeMap<Led, Instant> = BTreeMap::new();
+pub async fn look_for(run: PathBuf, moved: mpsc::UnboundedReceiver<Moved>) {
+    let mut gone = Gone { left: BTreeMap::new(), moved };
     let mut pause = FIRST;
     loop {
         let look = Instant::now() + pause;
-        let heard = if left.is_empty() { Ok(moved.recv().await) } else { wait(look, &mut moved).await };
-        match heard {
+        match if gone.left.is_empty() { Ok(gone.moved.recv().await) } else { gone.wait(look).await } {
             Ok(None) => return,
             Ok(Some(news)) => {
-                left.retain(|led, _| !news.came.contains(led));
                 if !news.left.is_empty() {
-                    let until = Instant::now() + LAST;
-                    left.extend(news.left.into_iter().map(|led| (led, until)));
                     pause = FIRST;
                 }
+                gone.hear(news);
             }
             Err(Elapsed) => {
                 pause = (pause * 2).min(LAST);
-                match forget(&run, &left).await {
+                match forget(&run, &mut gone).await {
                     Ok(0) => {}
                     Ok(count) => tracing::info!(count, "datagrams went on to backends that have left"),
                     Err(error) => tracing::warn!(
@@ -54,31 +51,58 @@ pub async fn look_for(run: PathBuf, mut moved: mpsc::UnboundedReceiver<Moved>) {
                     ),
                 }
                 let now = Instant::now();
-                left.retain(|_, until| *until > now);
+                gone.left.retain(|_, until| *until > now);
             }
         }
     }
 }
 
+/// Backends that have left, and who tells of them.
+struct Gone {
+    left: BTreeMap<Led, Instant>,
+    moved: mpsc::UnboundedReceiver<Moved>,
+}
+
 struct Elapsed;
 
-async fn wait(until: Instant, moved: &mut mpsc::UnboundedReceiver<Moved>) -> Result<Option<Moved>, Elapsed> {
-    tokio::select! {
-        news = moved.recv() => Ok(news),
-        () = sleep_until(until) => Err(Elapsed),
+impl Gone {
+    fn hear(&mut self, news: Moved) {
+        self.left.retain(|led, _| !news.came.contains(led));
+        let until = Instant::now() + LAST;
+        self.left.extend(news.left.into_iter().map(|led| (led, until)));
+    }
+
+    async fn wait(&mut self, until: Instant) -> Result<Option<Moved>, Elapsed> {
+        tokio::select! {
+            news = self.moved.recv() => Ok(news),
+            () = sleep_until(until) => Err(Elapsed),
+        }
+    }
+
+    /// Whether it is still gone. While the switch lists its conversations a backend may come back: those that begin then
+    /// are right, and forgetting one costs it the answer that is on its way.
+    fn still(&mut self, led: &Led) -> bool {
+        while let Ok(news) = self.moved.try_recv() {
+            self.hear(news);
+        }
+        self.left.contains_key(led)
     }
 }
 
-async fn forget(run: &std::path::Path, left: &BTreeMap<Led, Instant>) -> Result<usize, ControlError> {
+async fn forget(run: &std::path::Path, gone: &mut Gone) -> Result<usize, ControlError> {
     let control = switch::control(run).await?.within(ANSWERS_WITHIN);
     // What is cached now is compared with the flows of now before anything is forgotten. One that does not know the
     // command is asked again later all the same.
     let _ = control.command("revalidator/wait", &[]).await;
     let tracked = control.command("dpctl/dump-conntrack", &[]).await?;
     let mut count = 0;
-    for flow in tracked.lines().filter_map(Flow::read).filter(|flow| left.contains_key(&flow.led())) {
-        control.command("dpctl/flush-conntrack", &[&format!("zone={}", flow.zone), &flow.tuple()]).await?;
-        count += 1;
+    for flow in tracked.lines().filter_map(Flow::read) {
+        if gone.still(&flow.led()) {
+            control
+                .command("dpctl/flush-conntrack", &[&format!("zone={}", flow.zone), &flow.tuple()])
+                .await?;
+            count += 1;
+        }
     }
     Ok(count)
 }
@@ -135,6 +159,20 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backend_that_came_back_while_the_switch_was_asked_is_left_alone() {
+        let (tell, moved) = mpsc::unbounded_channel();
+        let mut gone = Gone { left: BTreeMap::new(), moved };
+        let led =
+            |asked: &str| Led { asked: asked.parse().unwrap(), backend: "10.244.0.4:8080".parse().unwrap() };
+        let (stays, returns) = (led("10.96.0.1:80"), led("10.96.0.2:80"));
+        gone.hear(Moved { left: [stays, returns].into(), ..Moved::default() });
+        assert!(gone.still(&returns));
+        tell.send(Moved { came: [returns].into(), ..Moved::default() }).unwrap();
+        assert!(!gone.still(&returns));
+        assert!(gone.still(&stays));
+    }
 
     #[test]
     fn a_conversation_is_read_as_the_switch_prints_it_and_named_as_it_wants_it() {

@@ -255,15 +255,16 @@ impl Keeper {
             return refuse(answers, &Unavailable::NoPlace);
         }
         self.report(settled.left_out);
+        // Before the databases are: a backend that is back must be known before anybody is sent to it, or what is sent
+        // there would be taken for astray. Nobody listening any more is fine.
+        if let Some(moved) = self.moved.as_ref().filter(|_| !settled.moved.is_empty()) {
+            let _ = moved.send(settled.moved);
+        }
         self.introduce(&settled.change).await;
         self.switch.bring(&self.model, &settled.change).await;
         let southbound = self.southbound.bring(&self.model, &settled.change).await;
         let northbound = self.northbound.bring(&self.model, &settled.change).await;
         let failed = northbound.failed;
-        if let Some(moved) = self.moved.as_ref().filter(|_| !settled.moved.is_empty()) {
-            // Nobody listening any more is fine.
-            let _ = moved.send(settled.moved);
-        }
         if settled.host {
             let forward = self.model.forward();
             self.outlook.host.send_replace(self.model.host(forward.clone()));
