@@ -338,7 +338,8 @@ impl Agent {
         let own = self.listeners.own.subscribe();
         tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed.clone(), own));
         self.try_others(tasks, kernel, observed);
-        tasks.spawn(hold_routes(Arc::clone(kernel), bridge, seen.clone(), self.running.clone()));
+        let run = self.config.paths.run.clone();
+        tasks.spawn(hold_sizes(Arc::clone(kernel), bridge, seen.clone(), self.running.clone(), run));
         let place = self.outlook.place.subscribe();
         tasks.spawn(facts::publish::publish_place(
             nodes.clone(),
@@ -435,12 +436,13 @@ fn machine_of(config: &Config) -> Result<Arc<Disk>, StoreError> {
     Ok(Arc::new(disk))
 }
 
-/// Holds routes at what this boot lets out, those that appear later too.
-async fn hold_routes(
+/// Holds links at what this boot carries and routes at what it lets out, those that appear later too.
+async fn hold_sizes(
     kernel: Arc<Kernel>,
     bridge: Option<(IfName, IfName)>,
     mut facts: watch::Receiver<Option<facts::NodeFacts>>,
     running: Running,
+    run: PathBuf,
 ) {
     let Some(booted) = running.get() else { return };
     let uplinks = match bridge {
@@ -450,7 +452,7 @@ async fn hold_routes(
             Err(_) => return,
         },
     };
-    sizes::keep(kernel, uplinks, booted.host).await;
+    sizes::keep(kernel, uplinks, booted.host, run).await;
 }
 
 /// The bridge that host-init made at this boot, if it did.

@@ -186,7 +186,7 @@ fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
         },
     };
     let links = sources.kernel.links().observe()?;
-    let key = sizes::advertised(&uplink);
+    let key = sizes::advertised::size_of(&uplink);
     let settings = sources.kernel.sysctls().read(std::slice::from_ref(&key))?;
     let advertised = settings.get(&key).and_then(|value| value.parse().ok());
     let sight = Sight {

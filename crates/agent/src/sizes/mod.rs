@@ -3,6 +3,7 @@
 //! [`managed`] says which links carry traffic between hosts, [`run`] takes them and every route out of them to an
 //! envelope in `core`'s order, [`pin`] holds routes that appear later.
 
+pub(crate) mod advertised;
 mod before;
 mod pin;
 
@@ -18,15 +19,10 @@ use netferry_core::mtu::steps::{self, Step};
 use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
 use netferry_kernel::link::{Kind as LinkKind, Link, Want};
 use netferry_kernel::route::{Kind, LOCAL, Route, RouteMtu};
-use netferry_kernel::sysctl::{Key, Of};
-use netferry_kernel::{Changes, Family, IfName, Kernel, Mark, Objects};
+use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects};
 
 use before::{Before, FILE};
 pub use pin::keep;
-
-/// `RTPROT_RA`: made from a router's advertisement. Such a route is the kernel's own, with a lifetime; one that we
-/// wrote in its place would stay for ever, and the next advertisement would make a second one beside it.
-pub(crate) const BY_ROUTER: u8 = 9;
 
 /// A link that carries traffic between hosts, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +134,11 @@ pub(crate) fn leads_out(route: &Route, links: &BTreeSet<u32>) -> bool {
 
 /// The routes out of these links whose size we write. Not those that advertisements brought; and of IPv6 none that
 /// shares destination and metric with another, such as the links' own `fe80::/64`: the kernel would replace whichever it
-/// finds first. Both are held by their interface instead ([`hold_advertised`]).
-pub(crate) fn ours_to_write(routes: Vec<Route>, links: &BTreeSet<u32>) -> Vec<Route> {
+/// finds first. Both are held by their interface instead ([`advertised::hold`]).
+fn ours_to_write(kernel: &Kernel, links: &[Managed]) -> Result<Vec<Route>> {
+    let routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
+    let listening = advertised::listening(kernel, links)?;
+    let links: BTreeSet<u32> = links.iter().map(|managed| managed.link.index).collect();
     let mut count: BTreeMap<(u32, IpNet, u32), usize> = BTreeMap::new();
     for route in &routes {
         *count.entry((route.table, route.to, route.metric)).or_default() += 1;
@@ -147,8 +146,9 @@ pub(crate) fn ours_to_write(routes: Vec<Route>, links: &BTreeSet<u32>) -> Vec<Ro
     let alone = |route: &Route| {
         route.to.addr().is_ipv4() || count.get(&(route.table, route.to, route.metric)) == Some(&1)
     };
-    let ours = |route: &Route| leads_out(route, links) && route.protocol != BY_ROUTER && alone(route);
-    routes.into_iter().filter(|route| ours(route)).collect()
+    let of_their_link = |route: &Route| advertised::is_of_its_link(route, &listening);
+    let ours = |route: &Route| leads_out(route, &links) && !of_their_link(route) && alone(route);
+    Ok(routes.into_iter().filter(|route| ours(route)).collect())
 }
 
 /// Takes links and every route out of them to an envelope. Run again it changes nothing; cut off anywhere, the next run
@@ -157,10 +157,8 @@ pub(crate) fn ours_to_write(routes: Vec<Route>, links: &BTreeSet<u32>) -> Vec<Ro
 /// # Errors
 /// If a link does not take the size, before anything was changed; or if the kernel refuses something.
 pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -> Result<()> {
-    let reading = || "reading links and routes".to_owned();
-    let links = managed(&tell(kernel.links().observe(), reading)?, uplinks);
-    let indices: BTreeSet<u32> = links.iter().map(|managed| managed.link.index).collect();
-    let routes = ours_to_write(tell(kernel.routes().observe(), reading)?, &indices);
+    let links = look(kernel, uplinks)?;
+    let routes = ours_to_write(kernel, &links)?;
     let lower = links.iter().map(plain).collect::<Result<Vec<steps::Link>>>()?;
     all_take(&links, wanted)?;
     let record = |source| SizeError::Record { file: run.join(FILE), source };
@@ -198,8 +196,9 @@ pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -
             }
         }
     }
-    unlock(kernel, &indices, &before)?;
-    hold_advertised(kernel, &links, wanted)
+    unlock(kernel, &links, &before)?;
+    // The kernel resets it when an interface's size changes, so it is done after that.
+    advertised::hold(kernel, &look(kernel, uplinks)?, wanted, run)
 }
 
 /// Whether the drivers of all links take a size.
@@ -207,8 +206,13 @@ pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -
 /// # Errors
 /// If one does not.
 pub fn fits(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope) -> Result<()> {
+    all_take(&look(kernel, uplinks)?, wanted)
+}
+
+/// The links that are managed, as they are now.
+fn look(kernel: &Kernel, uplinks: &[&IfName]) -> Result<Vec<Managed>> {
     let links = tell(kernel.links().observe(), || "reading links".to_owned())?;
-    all_take(&managed(&links, uplinks), wanted)
+    Ok(managed(&links, uplinks))
 }
 
 fn all_take(links: &[Managed], wanted: Envelope) -> Result<()> {
@@ -257,9 +261,8 @@ fn replace(kernel: &Kernel, route: &Route) -> Result<()> {
 }
 
 /// Routes are locked only while a link changes; a run that was cut off then left some behind.
-fn unlock(kernel: &Kernel, links: &BTreeSet<u32>, before: &Before) -> Result<()> {
-    let routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
-    for route in ours_to_write(routes, links) {
+fn unlock(kernel: &Kernel, links: &[Managed], before: &Before) -> Result<()> {
+    for route in ours_to_write(kernel, links)? {
         let theirs = before.of(&route);
         if let Some(RouteMtu { bytes, locked: true }) = route.mtu
             && theirs != route.mtu
@@ -268,21 +271,4 @@ fn unlock(kernel: &Kernel, links: &BTreeSet<u32>, before: &Before) -> Result<()>
         }
     }
     Ok(())
-}
-
-/// The size of routes that router advertisements bring, now and later: an interface's own for IPv6.
-pub(crate) fn advertised(link: &IfName) -> Key {
-    Key::conf(Family::V6, &Of::Link(link.clone()), "mtu")
-}
-
-/// Holds routes whose size we do not write at the pin, now and later. The kernel resets it when the interface's MTU changes, so it is
-/// done after that.
-fn hold_advertised(kernel: &Kernel, links: &[Managed], wanted: Envelope) -> Result<()> {
-    let Some(pin) = wanted.pin() else { return Ok(()) };
-    let keys: Vec<Key> = links.iter().map(|managed| advertised(&managed.link.name)).collect();
-    let step = || format!("holding advertised routes at {pin}");
-    let have = tell(kernel.sysctls().read(&keys), step)?;
-    let held = |value: &String| value.parse::<u32>().is_ok_and(|now| now > pin.bytes());
-    let want = have.into_iter().filter(|(_, value)| held(value)).map(|(key, _)| (key, pin.to_string()));
-    tell(kernel.sysctls().converge_keys(&want.collect()), step).map(drop)
 }

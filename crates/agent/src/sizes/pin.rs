@@ -1,58 +1,76 @@
-//! Routes that appear while a change lasts, from router advertisements, leases or by hand: pinned when the kernel
-//! announces them.
+//! What happens to sizes while a change lasts: routes that appear, from router advertisements, leases or by hand, are
+//! pinned when the kernel announces them, and a link that the host's network service gives the size it will have after
+//! the change goes back to what it has to carry until then.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_core::mtu::{Envelope, Mtu, steps};
 use netferry_kernel::route::{Route, RouteMtu};
-use netferry_kernel::{Event, IfName, Kernel, Objects, Topics, Watch};
+use netferry_kernel::{Event, IfName, Kernel, Topics, Watch};
 
-use super::{
-    BY_ROUTER, Result, SizeError, hold_advertised, leads_out, managed, ours_to_write, replace, tell,
-};
+use super::{Managed, Result, SizeError, advertised, leads_out, look, ours_to_write, replace, run};
 
 /// After something the kernel refused.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often everything is looked at although nothing was told: the kernel does not tell of every setting.
+const RESYNC: Duration = Duration::from_secs(10);
 
-/// Holds every route out of the uplinks at the pin, those that appear later too, for as long as it is run. Without a pin
-/// there is nothing to hold.
-pub async fn keep(kernel: Arc<Kernel>, uplinks: Vec<IfName>, wanted: Envelope) {
+/// Holds the uplinks at what they are to carry and every route out of them at the pin, those that appear later too, for
+/// as long as it is run. Without a pin there is nothing to hold.
+pub async fn keep(kernel: Arc<Kernel>, uplinks: Vec<IfName>, wanted: Envelope, directory: PathBuf) {
     let Some(pin) = wanted.pin() else { return };
     loop {
-        let Err(error) = follow(&kernel, &uplinks, wanted, pin).await;
+        let Err(error) = follow(&kernel, &uplinks, wanted, &directory).await;
         tracing::warn!(error = &error as &dyn std::error::Error, "holding routes at {pin}");
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn follow(kernel: &Kernel, uplinks: &[IfName], wanted: Envelope, pin: Mtu) -> Result<Infallible> {
+async fn follow(
+    kernel: &Kernel,
+    uplinks: &[IfName],
+    wanted: Envelope,
+    directory: &Path,
+) -> Result<Infallible> {
     let topics = Topics { addresses: false, rules: false, neighbours: false, nft: false, ..Topics::ALL };
     let listening = |source| SizeError::Kernel { step: "listening to the kernel".to_owned(), source };
     let mut watch = Watch::open(kernel, topics).map_err(listening)?;
-    let mut links = BTreeSet::new();
+    let names: Vec<&IfName> = uplinks.iter().collect();
+    let mut links = vec![];
+    let mut indices = BTreeSet::new();
     loop {
-        let mut events = vec![watch.next().await.map_err(listening)?];
+        let told = tokio::time::timeout(RESYNC, watch.next()).await;
+        let mut events = vec![told.unwrap_or(Ok(Event::Resync)).map_err(listening)?];
         events.extend(watch.ready().map_err(listening)?);
         if events.iter().any(concerns_links) {
-            let names: Vec<&IfName> = uplinks.iter().collect();
-            let all = tell(kernel.links().observe(), || "reading links".to_owned())?;
-            let managed = managed(&all, &names);
-            links = managed.iter().map(|managed| managed.link.index).collect();
-            hold_advertised(kernel, &managed, wanted)?;
+            links = look(kernel, &names)?;
+            if links.iter().any(|managed| is_off(managed, wanted)) {
+                tracing::info!(%wanted, "somebody gave a link another size");
+                run(kernel, &names, wanted, directory)?;
+            }
+            advertised::hold(kernel, &links, wanted, directory)?;
+            indices = links.iter().map(|managed| managed.link.index).collect();
         }
         // Events tell that something is new; what is there is read, for two that came one after the other may be of one
         // route.
-        let appeared = |event: &Event| matches!(event, Event::Route(route) if escapes(route, &links, wanted));
+        let appeared =
+            |event: &Event| matches!(event, Event::Route(route) if escapes(route, &indices, wanted));
         if events.iter().any(|event| concerns_links(event) || appeared(event)) {
-            let routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
-            for route in ours_to_write(routes, &links) {
-                hold(kernel, route, wanted, pin)?;
+            for route in ours_to_write(kernel, &links)? {
+                hold(kernel, route, wanted)?;
             }
         }
     }
+}
+
+/// Does it not carry what it is to? Others may stand on what is below, so that may carry more.
+fn is_off(Managed { link, below, .. }: &Managed, wanted: Envelope) -> bool {
+    let carries = wanted.carries().bytes();
+    link.mtu < carries || link.mtu > carries && !below
 }
 
 /// The kernel forgets what advertised routes may send when an interface's size is set.
@@ -74,19 +92,19 @@ fn concerns_links(event: &Event) -> bool {
 /// Does it let out more than it should?
 fn escapes(route: &Route, links: &BTreeSet<u32>, wanted: Envelope) -> bool {
     let own = size(route);
-    leads_out(route, links) && route.protocol != BY_ROUTER && steps::pinned(own, wanted) != own
+    leads_out(route, links) && steps::pinned(own, wanted) != own
 }
 
 fn size(route: &Route) -> Option<Mtu> {
     route.mtu.and_then(|mtu| Mtu::new(mtu.bytes).ok())
 }
 
-fn hold(kernel: &Kernel, route: Route, wanted: Envelope, pin: Mtu) -> Result<()> {
+fn hold(kernel: &Kernel, route: Route, wanted: Envelope) -> Result<()> {
     let shall = steps::pinned(size(&route), wanted);
     if shall == size(&route) {
         return Ok(());
     }
-    tracing::info!(to = %route.to, %pin, "a route that appeared is held");
+    tracing::info!(to = %route.to, %wanted, "a route that appeared is held");
     let mtu = shall.map(|mtu| RouteMtu { bytes: mtu.bytes(), locked: route.mtu.is_some_and(|m| m.locked) });
     replace(kernel, &Route { mtu, ..route })
 }

@@ -109,7 +109,7 @@ impl Host {
     }
 
     fn advertised(&self) -> u32 {
-        let key = advertised(&name("eth0"));
+        let key = advertised::size_of(&name("eth0"));
         self.kernel.sysctls().read(std::slice::from_ref(&key)).unwrap()[&key].parse().unwrap()
     }
 }
@@ -171,7 +171,8 @@ async fn routes_that_appear_during_a_change_are_held_when_the_kernel_announces_t
     let host = Host::new();
     host.take(1500, 9000).unwrap();
     let wanted = Envelope::spanning(size(1500), size(9000));
-    let keeping = tokio::spawn(keep(Arc::clone(&host.kernel), vec![name("eth0")], wanted));
+    let keeping =
+        tokio::spawn(keep(Arc::clone(&host.kernel), vec![name("eth0")], wanted, host.run.path().into()));
     let (v4, v6): (std::net::IpAddr, std::net::IpAddr) =
         ("172.30.255.254".parse().unwrap(), "fd00:172:30::fffe".parse().unwrap());
     let until = async |to: &str, shall: &str| {
@@ -189,12 +190,25 @@ async fn routes_that_appear_during_a_change_are_held_when_the_kernel_announces_t
     until("10.6.0.0/16", "1500").await;
     host.add(Route::new("10.5.0.0/16".parse().unwrap(), vec![Hop::via(host.index, v4)]).mtu(1200));
     until("10.5.0.0/16", "1200").await;
-    // What an interface's routes from advertisements may send is reset when somebody sets its size.
-    set_link(&host.kernel, "eth0", size(8000)).unwrap();
-    wait::until("advertised routes are held again", async || match host.advertised() {
-        1500 => Ok(()),
-        other => Err(other.to_string()),
-    })
-    .await;
+    keeping.abort();
+}
+
+#[tokio::test]
+async fn a_link_that_somebody_gives_another_size_during_a_change_gets_its_own_back() {
+    let host = Host::new();
+    host.take(1500, 9000).unwrap();
+    let wanted = Envelope::spanning(size(1500), size(9000));
+    let keeping =
+        tokio::spawn(keep(Arc::clone(&host.kernel), vec![name("eth0")], wanted, host.run.path().into()));
+    for other in [8000, 9500, 1400] {
+        set_link(&host.kernel, "eth0", size(other)).unwrap();
+        // The kernel forgets what advertised routes may send when an interface's size is set.
+        let held = (9000, 1500, ["1500", "1500", "1500", "1300", "1500", "1500"].map(str::to_owned));
+        wait::until(&format!("everything is as it was before {other}"), async || {
+            let has = (host.mtu(), host.advertised(), host.routes());
+            if has == held { Ok(()) } else { Err(format!("{has:?}")) }
+        })
+        .await;
+    }
     keeping.abort();
 }

@@ -56,7 +56,7 @@ impl Lifetime {
     }
 
     /// Time passes: what is there may have less left than was wanted, but not end where it should not.
-    fn satisfied_by(self, have: Lifetime) -> bool {
+    pub(crate) fn satisfied_by(self, have: Lifetime) -> bool {
         match (self, have) {
             (Lifetime::Seconds(want), Lifetime::Seconds(have)) => have <= want && (have == 0) == (want == 0),
             (want, have) => want == have,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::address::Lifetime;
 use crate::error::{Attempt, Error, Result};
 use crate::family::Family;
 use crate::kernel::Kernel;
@@ -109,6 +110,8 @@ pub struct Route {
     pub advmss: Option<u32>,
     /// The source of packets that have none yet.
     pub source: Option<IpAddr>,
+    /// How long the kernel keeps it, if nobody renews it; of IPv6 only.
+    pub lifetime: Lifetime,
     /// The ways; several share the traffic. None where the packet goes no further.
     pub hops: Vec<Hop>,
 }
@@ -127,6 +130,7 @@ impl Route {
             mtu: None,
             advmss: None,
             source: None,
+            lifetime: Lifetime::Forever,
             hops,
         }
         .normal()
@@ -218,9 +222,9 @@ impl Object for Route {
         let sorted = |route: &Route| {
             let mut hops = route.hops.clone();
             hops.sort();
-            Route { hops, ..route.clone() }
+            Route { hops, lifetime: Lifetime::Forever, ..route.clone() }
         };
-        sorted(self) == sorted(have)
+        sorted(self) == sorted(have) && self.lifetime.satisfied_by(have.lifetime)
     }
 
     /// The kernel swaps the route in place: no packet meets a gap.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{Filter, Hop, Kind, Route, RouteMtu, Scope};
+use crate::address::Lifetime;
 use crate::family::Family;
 use crate::wire::{self, Attributes, Message, Writer, aligned};
 
@@ -20,12 +21,17 @@ const PRIORITY: u16 = 6;
 const PREFSRC: u16 = 7;
 const METRICS: u16 = 8;
 const MULTIPATH: u16 = 9;
+const CACHE: u16 = 12;
 const TABLE: u16 = 15;
 const VIA: u16 = 18;
+const EXPIRES: u16 = 23;
 
 const METRIC_LOCK: u16 = 1;
 const METRIC_MTU: u16 = 2;
 const METRIC_ADVMSS: u16 = 8;
+
+/// In which the kernel tells times.
+const USER_HZ: u32 = 100;
 
 const ONLINK: u32 = 0x4;
 const CLONED: u32 = 0x200;
@@ -54,6 +60,9 @@ pub(super) fn write(w: &mut Writer, route: &Route) {
     }
     if let Some(source) = route.source {
         w.ip(PREFSRC, source);
+    }
+    if let Lifetime::Seconds(seconds) = route.lifetime {
+        w.u32(EXPIRES, seconds);
     }
     if route.mtu.is_some() || route.advmss.is_some() {
         w.nest(METRICS, |w| {
@@ -144,10 +153,18 @@ pub(crate) fn read(message: Message<'_>) -> Option<Route> {
                 .map(|bytes| RouteMtu { bytes, locked: locks & (1 << METRIC_MTU) != 0 }),
             advmss: metrics.find(METRIC_ADVMSS).and_then(wire::u32),
             source: a.find(PREFSRC).and_then(wire::ip),
+            lifetime: read_lifetime(a),
             hops,
         }
         .normal(),
     )
+}
+
+/// The third number of `struct rta_cacheinfo`, in hundredths of a second; 0 where there is no end.
+fn read_lifetime(a: Attributes<'_>) -> Lifetime {
+    let left = a.find(CACHE).and_then(|cache| wire::u32(cache.get(8..12)?)).unwrap_or(0);
+    // What is about to end is not what never ends.
+    if left == 0 { Lifetime::Forever } else { Lifetime::Seconds((left / USER_HZ).max(1)) }
 }
 
 fn read_hops(mut bytes: &[u8]) -> Vec<Hop> {
