@@ -11,7 +11,7 @@ use netferry_core::mtu::{Envelope, Mtu};
 use netferry_kernel::link::{Kind, Link};
 use netferry_kernel::{IfName, Kernel, Objects};
 
-use super::persist::{self, PersistError};
+use super::persist::{self, Owner, PersistError};
 use crate::boot;
 use crate::machine::{Disk, DiskError, StoreError, store};
 use crate::sizes::{self, SizeError};
@@ -142,9 +142,12 @@ impl Sizes {
             // Before anything was changed.
             return Err(PersistError::Nobody { link: uplink.name.to_string() }.into());
         }
+        let mut parents = Vec::new();
         for one in &steps {
-            if let BootStep::Run(envelope) = one {
-                sizes::fits(kernel, &[&uplink.name], *envelope)?;
+            match one {
+                BootStep::Run(envelope) => sizes::fits(kernel, &[&uplink.name], *envelope)?,
+                BootStep::Persist(Some(mtu)) => parents = self.parents_below(kernel, uplink, *mtu)?,
+                BootStep::Persist(None) | BootStep::Save(_) | BootStep::Record(_) | BootStep::Forget => {}
             }
         }
         let mut took = None;
@@ -155,10 +158,13 @@ impl Sizes {
                 BootStep::Persist(mtu) => {
                     let size = mtu.map_or("no MTU".to_owned(), |mtu| format!("MTU {mtu}"));
                     step(&format!("letting the host's configuration say {size} of {}", uplink.name));
+                    // A link that is larger than what it stands on is refused by the kernel.
+                    for (parent, owner) in &parents {
+                        persist::set(&self.disk, parent, owner, mtu)?;
+                    }
                     if let Some(configured) = &configured {
                         persist::set(&self.disk, uplink.name.as_str(), &configured.owner, mtu)?;
                     }
-                    self.persist_parents(kernel, uplink, mtu)?;
                 }
                 BootStep::Run(envelope) => self.run_at(kernel, uplink, envelope, step)?,
                 BootStep::Record(booted) => took = Some(booted),
@@ -180,27 +186,32 @@ impl Sizes {
         Ok(sizes::run(kernel, &[&uplink.name], at, &self.run)?)
     }
 
-    /// A VLAN cannot be larger than what it stands on, so that must grow with it. It is never made smaller: others
-    /// stand on it too.
-    fn persist_parents(&self, kernel: &Kernel, uplink: &Link, mtu: Option<Mtu>) -> Result<()> {
-        let Some(mtu) = mtu else { return Ok(()) };
-        let step = || "reading links".to_owned();
-        let links = kernel.links().observe().map_err(|source| SizeError::Kernel { step: step(), source })?;
+    /// What an uplink stands on must grow with it: a VLAN cannot be larger than its parent, and a bridge does not hand
+    /// its size to its ports, as a bond does. They are never made smaller: others stand on them too. Answers who
+    /// configures those that must.
+    fn parents_below(&self, kernel: &Kernel, uplink: &Link, mtu: Mtu) -> Result<Vec<(String, Owner)>> {
+        let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
+        let links = kernel.links().observe().map_err(reading)?;
+        let is_bridge =
+            |index: u32| links.iter().any(|link| link.index == index && matches!(link.kind, Kind::Bridge(_)));
+        let follows = |link: &Link| link.master.is_some_and(|master| !is_bridge(master));
+        // Others than the host's network service make those, and remove them.
+        let comes_and_goes = |link: &Link| matches!(link.kind, Kind::Veth | Kind::Tun(_));
+        let mut found = Vec::new();
         for parent in sizes::managed(&links, &[&uplink.name]).into_iter().filter(|managed| managed.below) {
             let link = &parent.link;
-            // Ports follow their bond or bridge.
-            if link.master.is_some() || link.mtu >= mtu.bytes() || matches!(link.kind, Kind::Veth) {
+            if follows(link) || comes_and_goes(link) {
                 continue;
             }
             let mac = link.mac.map(|mac| mac.to_string());
-            let found = persist::find(&self.disk, link.name.as_str(), mac.as_deref())?;
-            match found {
-                Some(found) if found.mtu.is_some_and(|has| has >= mtu) => {}
-                Some(found) => persist::set(&self.disk, link.name.as_str(), &found.owner, Some(mtu))?,
+            match persist::find(&self.disk, link.name.as_str(), mac.as_deref())? {
+                Some(says) if says.mtu.unwrap_or(sizes::of(link)?) >= mtu => {}
+                Some(says) => found.push((link.name.to_string(), says.owner)),
+                None if link.mtu >= mtu.bytes() => {}
                 None => return Err(PersistError::Nobody { link: link.name.to_string() }.into()),
             }
         }
-        Ok(())
+        Ok(found)
     }
 }
 

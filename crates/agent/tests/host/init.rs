@@ -43,7 +43,7 @@ fn wired() -> Wire {
     wire
 }
 
-fn options(switch: &Switch) -> Options {
+pub(crate) fn options(switch: &Switch) -> Options {
     let root = switch.path("root");
     std::fs::create_dir_all(&root).unwrap();
     Options {
@@ -345,13 +345,13 @@ async fn a_bridge_or_port_that_somebody_removed_comes_back_with_everything_on_it
 }
 
 /// What the host's files say at a boot.
-fn write(switch: &Switch, path: &str, text: &str) {
+pub(crate) fn write(switch: &Switch, path: &str, text: &str) {
     let path = switch.path("root").join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
-fn read(switch: &Switch, path: &str) -> Option<String> {
+pub(crate) fn read(switch: &Switch, path: &str) -> Option<String> {
     std::fs::read_to_string(switch.path("root").join(path)).ok()
 }
 
@@ -368,9 +368,9 @@ fn sizes(kernel: &Kernel) -> Vec<String> {
     [link("eth0"), link("br-ex")].into_iter().chain(routes.map(route)).collect()
 }
 
-const FILE: &str = "etc/cno/mtu-migration/config";
-const INTERFACES: &str = "etc/network/interfaces";
-const SAVED: &str = "var/lib/netferry/mtu-original.json";
+pub(crate) const FILE: &str = "etc/cno/mtu-migration/config";
+pub(crate) const INTERFACES: &str = "etc/network/interfaces";
+pub(crate) const SAVED: &str = "var/lib/netferry/mtu-original.json";
 
 #[tokio::test]
 async fn any_number_of_boots_in_a_change_run_the_same_sizes_and_the_change_leaves_the_target() {

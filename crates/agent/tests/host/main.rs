@@ -6,6 +6,8 @@ mod guard;
 mod init;
 mod keep;
 mod neighbours;
+mod persisted;
 mod pod_links;
 mod probe;
+mod routers;
 mod world;

@@ -106,20 +106,8 @@ pub fn find(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<Configu
     if let Some((owner, mtu)) = find_netplan(disk, link, mac)? {
         return Ok(Some(Configured { owner, mtu: size(mtu) }));
     }
-    for dir in KEYFILES {
-        // What editors leave behind is no connection of NetworkManager's, and need not be text.
-        let left_behind = |name: &String| name.starts_with('.') || name.ends_with('~');
-        for name in disk.list(dir)?.into_iter().filter(|name| !left_behind(name)) {
-            let file = format!("{dir}/{name}");
-            let Some(text) = text(disk, &file)? else { continue };
-            let by_mac = keyfile::get(&text, &ETHERNET, "mac-address").zip(mac);
-            if keyfile::get(&text, &["connection"], "interface-name") == Some(link)
-                || by_mac.is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
-            {
-                let mtu = keyfile::get(&text, &ETHERNET, "mtu").and_then(|mtu| mtu.parse().ok());
-                return Ok(Some(Configured { owner: Owner::NetworkManager { file }, mtu: size(mtu) }));
-            }
-        }
+    if let Some((owner, mtu)) = find_keyfile(disk, link, mac)? {
+        return Ok(Some(Configured { owner, mtu: size(mtu) }));
     }
     if let Some((owner, mtu)) = find_unit(disk, link, mac)? {
         return Ok(Some(Configured { owner, mtu: size(mtu) }));
@@ -141,8 +129,10 @@ pub fn set(disk: &Disk, link: &str, owner: &Owner, mtu: Option<Mtu>) -> Result<(
     let bytes = mtu.map(Mtu::bytes);
     match owner {
         Owner::Netplan { kind, id, theirs } => {
-            let said = netplan::Said { kind, id: id.clone(), mtu: None };
-            let text = bytes.filter(|_| bytes != *theirs).map(|mtu| netplan::own(&said, mtu));
+            let now = text(disk, NETPLAN_OWN)?;
+            let unreadable = |why| PersistError::Unreadable { file: NETPLAN_OWN.to_owned(), why };
+            let said = bytes.filter(|_| bytes != *theirs);
+            let text = netplan::own(now.as_deref(), kind, id, said).map_err(unreadable)?;
             own_file(disk, NETPLAN_OWN, text, 0o600)
         }
         Owner::NetworkManager { file } if file.starts_with("/run") => {
@@ -182,6 +172,31 @@ fn find_netplan(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Ow
         let netplan::Said { kind, id, mtu: theirs } = said;
         (Owner::Netplan { kind, id, theirs }, ours.or(theirs))
     }))
+}
+
+/// The connection that names an interface; without one the connection of its hardware address. A VLAN has that of what
+/// it stands on, so a name counts for more.
+fn find_keyfile(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner, Option<u32>)>> {
+    let mut by_address = None;
+    for dir in KEYFILES {
+        // What editors leave behind is no connection of NetworkManager's, and need not be text.
+        let left_behind = |name: &String| name.starts_with('.') || name.ends_with('~');
+        for name in disk.list(dir)?.into_iter().filter(|name| !left_behind(name)) {
+            let file = format!("{dir}/{name}");
+            let Some(text) = text(disk, &file)? else { continue };
+            let mtu = keyfile::get(&text, &ETHERNET, "mtu").and_then(|mtu| mtu.parse().ok());
+            let found = (Owner::NetworkManager { file }, mtu);
+            let address = keyfile::get(&text, &ETHERNET, "mac-address").zip(mac);
+            match keyfile::get(&text, &["connection"], "interface-name") {
+                Some(name) if name == link => return Ok(Some(found)),
+                None if address.is_some_and(|(a, b)| a.eq_ignore_ascii_case(b)) => {
+                    by_address = by_address.or(Some(found));
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(by_address)
 }
 
 /// The unit that configures an interface: the first by name that matches; one of a name hides others of that name.

@@ -47,13 +47,54 @@ pub(super) fn read(text: &str, link: &str, mac: Option<&str>) -> Result<Option<S
     Ok(None)
 }
 
-/// A file of our own that says one MTU of one interface.
-pub(super) fn own(said: &Said, mtu: u32) -> String {
-    let id = serde_json::Value::String(said.id.clone());
-    format!(
-        "# Written by netferry host-init.\nnetwork:\n  version: 2\n  {}:\n    {id}:\n      mtu: {mtu}\n",
-        said.kind
-    )
+/// The file of our own, saying another MTU of one interface, or none; nothing if it says nothing any more.
+///
+/// # Errors
+/// If what it is now is not YAML, in its parser's words.
+pub(super) fn own(
+    text: Option<&str>,
+    kind: &str,
+    id: &str,
+    mtu: Option<u32>,
+) -> Result<Option<String>, String> {
+    let file: Option<Own> = match text {
+        Some(text) => serde_saphyr::from_str(text).map_err(|error| error.to_string())?,
+        None => None,
+    };
+    let mut all = file.map(|file| file.network.kinds).unwrap_or_default();
+    let of_kind = all.entry(kind.to_owned()).or_default();
+    match mtu {
+        Some(mtu) => drop(of_kind.insert(id.to_owned(), OwnOne { mtu })),
+        None => drop(of_kind.remove(id)),
+    }
+    all.retain(|_, interfaces| !interfaces.is_empty());
+    let mut text = "# Written by netferry host-init.\nnetwork:\n  version: 2\n".to_owned();
+    for (kind, interfaces) in &all {
+        text += &format!("  {kind}:\n");
+        for (id, OwnOne { mtu }) in interfaces {
+            let id = serde_json::Value::String(id.clone());
+            text += &format!("    {id}:\n      mtu: {mtu}\n");
+        }
+    }
+    Ok((!all.is_empty()).then_some(text))
+}
+
+#[derive(Deserialize)]
+struct Own {
+    network: OwnNetwork,
+}
+
+#[derive(Deserialize)]
+struct OwnNetwork {
+    #[serde(rename = "version")]
+    _version: u8,
+    #[serde(flatten)]
+    kinds: BTreeMap<String, BTreeMap<String, OwnOne>>,
+}
+
+#[derive(Deserialize)]
+struct OwnOne {
+    mtu: u32,
 }
 
 #[cfg(test)]
@@ -86,11 +127,22 @@ network:
         ] {
             assert_eq!(read(text, link, mac).unwrap(), found, "{link}");
         }
-        let own = own(&said("vlans", "vlan5", None).unwrap(), 9000);
-        assert_eq!(read(&own, "vlan5", None).unwrap(), said("vlans", "vlan5", Some(9000)));
         assert!(read("network: [", "eth0", None).is_err());
         for empty in ["", "# nothing yet\n", "network:\n", "---\n"] {
             assert_eq!(read(empty, "eth0", None), Ok(None), "{empty:?}");
         }
+    }
+
+    #[test]
+    fn the_file_of_our_own_says_one_size_of_each_interface_and_is_gone_with_the_last() {
+        let vlan = own(None, "vlans", "vlan5", Some(9000)).unwrap().unwrap();
+        let both = own(Some(&vlan), "ethernets", "eth0", Some(9000)).unwrap().unwrap();
+        let both = own(Some(&both), "ethernets", "eth0", Some(9100)).unwrap().unwrap();
+        let says = |text: &str, link: &str| read(text, link, None).unwrap().and_then(|said| said.mtu);
+        assert_eq!((says(&both, "vlan5"), says(&both, "eth0")), (Some(9000), Some(9100)));
+        assert_eq!(own(Some(&both), "ethernets", "eth0", None), Ok(Some(vlan.clone())));
+        assert_eq!(own(Some(&vlan), "vlans", "vlan5", None), Ok(None));
+        assert_eq!(own(None, "vlans", "vlan5", None), Ok(None));
+        assert!(own(Some("network: ["), "vlans", "vlan5", None).is_err());
     }
 }

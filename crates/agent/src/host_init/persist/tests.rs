@@ -104,6 +104,27 @@ fn what_an_editor_left_beside_a_connection_is_not_read() {
 }
 
 #[test]
+fn a_vlan_is_not_taken_for_what_it_stands_on() {
+    let mac = "0a:00:00:00:00:01";
+    let card = format!("[connection]\ntype=ethernet\n\n[ethernet]\nmac-address={mac}\nmtu=9000\n");
+    let (_dir, disk) = host(&[
+        ("/etc/NetworkManager/system-connections/card.nmconnection", &card),
+        ("/etc/NetworkManager/system-connections/lan.nmconnection", "[connection]\ninterface-name=eth0.5\n"),
+    ]);
+    let said = |link| find(&disk, link, Some(mac)).unwrap().unwrap().mtu.map(Mtu::bytes);
+    assert_eq!((said("eth0"), said("eth0.5")), (Some(9000), None));
+    let plan = "network: {ethernets: {eth0: {}}, vlans: {eth0.5: {id: 5, link: eth0}}}\n";
+    let (_dir, disk) = host(&[("/etc/netplan/50.yaml", plan)]);
+    let sizes =
+        || ["eth0", "eth0.5"].map(|link| find(&disk, link, None).unwrap().unwrap().mtu.map(Mtu::bytes));
+    for (link, shall) in [("eth0", [Some(9000), None]), ("eth0.5", [Some(9000), Some(9000)])] {
+        let owner = find(&disk, link, None).unwrap().unwrap().owner;
+        set(&disk, link, &owner, Mtu::new(9000).ok()).unwrap();
+        assert_eq!(sizes(), shall, "each in one file of ours");
+    }
+}
+
+#[test]
 fn an_interface_that_nobody_describes_is_nobodys() {
     let all = "[Match]\nName=*\n";
     let (_dir, disk) = host(&[

@@ -1,0 +1,52 @@
+//! What an uplink stands on has to carry what it carries, also after the next boot.
+
+use std::sync::Arc;
+
+use netferry_agent::host_init::{Options, prepare};
+use netferry_core::overlay::zone::Datapath;
+use netferry_kernel::{Kernel, Objects};
+
+use crate::init::{FILE, INTERFACES, SAVED, options, read, write};
+use crate::world::{Switch, name, namespace, run};
+
+/// A host whose uplink is a bridge, `br0`, on `card`.
+fn host() -> Arc<Kernel> {
+    let kernel = namespace();
+    run(
+        &kernel,
+        "set -e
+        ip link add card type vxlan id 5 dstport 4789
+        ip link add br0 type bridge
+        ip link set card master br0 up
+        ip link set br0 up
+        ip addr add 172.30.0.2/16 dev br0
+        ip route add default via 172.30.255.254",
+    );
+    Arc::new(kernel)
+}
+
+fn sizes(kernel: &Kernel) -> [u32; 2] {
+    ["card", "br0"].map(|link| kernel.links().named(&name(link)).unwrap().unwrap().mtu)
+}
+
+/// A bond hands its size to its ports, a bridge does not.
+#[tokio::test]
+async fn what_an_uplink_stands_on_is_told_its_size_by_whoever_configures_it_or_the_change_is_refused() {
+    let kernel = host();
+    let switch = Switch::start(&kernel).await;
+    let options = Options { datapath: Some(Datapath::Kernel), ..options(&switch) };
+    write(&switch, FILE, "TARGET_MTU=9000\n");
+    let own = "iface br0 inet static\n    address 172.30.0.2/16\n";
+
+    write(&switch, INTERFACES, own);
+    let refused = prepare(&kernel, &options, |_| ()).await.unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("describes card"), "{refused}");
+    assert_eq!(sizes(&kernel), [1500; 2], "a refusal changes nothing");
+    assert_eq!((read(&switch, INTERFACES).as_deref(), read(&switch, SAVED)), (Some(own), None));
+
+    write(&switch, INTERFACES, &format!("iface card inet manual\n{own}"));
+    prepare(&kernel, &options, |_| ()).await.unwrap();
+    assert_eq!(sizes(&kernel), [9000; 2]);
+    let both = "iface card inet manual\n    mtu 9000\niface br0 inet static\n    mtu 9000\n    address 172.30.0.2/16\n";
+    assert_eq!(read(&switch, INTERFACES).as_deref(), Some(both));
+}
