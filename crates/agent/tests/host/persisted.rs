@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use netferry_agent::host_init::{Options, prepare};
 use netferry_core::overlay::zone::Datapath;
-use netferry_kernel::{Kernel, Objects};
+use netferry_kernel::Kernel;
 
 use crate::init::{FILE, INTERFACES, SAVED, options, read, write};
 use crate::world::{Switch, name, namespace, run};
