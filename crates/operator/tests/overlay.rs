@@ -344,7 +344,12 @@ async fn a_node_that_cannot_be_written_keeps_nobody_else_waiting() {
 async fn a_condition_tells_for_a_while_of_what_was_put_right() {
     let cluster = Cluster::usual().await;
     let linger = std::time::Duration::from_secs(30);
-    let _operator = Operator::start(&cluster.server, "a", netferry_operator::overlay::Settings { linger });
+    let _operator = Operator::start(
+        &cluster.server,
+        "a",
+        cluster.timing,
+        netferry_operator::overlay::Settings { linger },
+    );
     cluster.join_with("a", &[(ID, "x")]).await;
     cluster.until_placed(1).await;
     let since = tokio::time::Instant::now();

@@ -226,7 +226,7 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
     // them kept by a budget at first.
     let mut fleet = Fleet::new(admin.clone(), 1);
-    fleet.plug_in("a", 1500, Chance::new(1), Pace { step: (1, 50), boot: (100, 300) });
+    fleet.plug_in("a", 1500, Chance::new(1), Pace { step: (1, 50), boot: (100, 300), ..Pace::USUAL });
     let pods = kept_pods(&admin).await;
     let change = json!({
         "metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}},

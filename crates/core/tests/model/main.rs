@@ -42,7 +42,8 @@ fn keeps_its_promises(world: World, harder: World) {
     if let Some((broken, way)) = broken {
         panic!("{broken}, after {} of {states} states:\n  {}", way.len(), way.join("\n  "));
     }
-    eprintln!("{states} states, {steps} steps, nothing broken");
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    eprintln!("- {test}: {states} states, {steps} steps, 0 promises broken");
     assert!(states > 1000, "only {states} states: the model is stuck at its beginning");
 }
 

@@ -9,7 +9,8 @@
 mod support;
 mod world;
 
-use world::{Story, tell};
+use support::crowd::each;
+use world::{Story, Sum, tell};
 
 /// What is asked by the environment, or what `make test` can afford.
 fn stories() -> Vec<Story> {
@@ -34,18 +35,42 @@ fn stories() -> Vec<Story> {
         .collect()
 }
 
+/// So many are told one by one; of more, how far it is.
+const FEW: usize = 20;
+
 #[test]
 fn whatever_happens_nothing_is_lost_and_everything_arrives() {
-    for story in stories() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
-        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(tell(story))));
+    let stories = stories();
+    let (all, nodes) = (stories.len(), stories.first().map_or(0, |story| story.nodes));
+    let began = std::time::Instant::now();
+    let (mut done, mut sum, mut broken) = (0, Sum::default(), Vec::new());
+    each(stories, tell, |story, told| {
+        done += 1;
         match told {
-            Ok(summary) => eprintln!("{summary}"),
+            Ok(told) => {
+                if all <= FEW {
+                    eprintln!("seed {}: {told}", story.seed);
+                }
+                sum.add(&told);
+            }
             Err(cause) => {
-                eprintln!("to repeat: NETFERRY_SIMULATE=\"seed={} nodes={}\"", story.seed, story.nodes);
-                std::panic::resume_unwind(cause);
+                let repeat = format!("NETFERRY_SIMULATE=\"seed={} nodes={}\"", story.seed, story.nodes);
+                eprintln!("to repeat: {repeat}");
+                broken.push(format!("{repeat}: {}", cause.lines().next().unwrap_or_default()));
             }
         }
-    }
+        if done % 250 == 0 {
+            eprintln!(
+                "{done} of {all} after {:.0} s, {} broken",
+                began.elapsed().as_secs_f64(),
+                broken.len()
+            );
+        }
+    });
+    let took = began.elapsed().as_secs_f64();
+    eprintln!(
+        "- {all} schedules of {nodes} machines in {took:.0} s: {} broke a promise; {sum}",
+        broken.len()
+    );
+    assert!(broken.is_empty(), "{broken:#?}");
 }

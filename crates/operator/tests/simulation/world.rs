@@ -1,5 +1,6 @@
 //! One run: a cluster, an administrator who changes their mind, and the weather.
 
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -12,13 +13,15 @@ use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::probe::judge::untried;
 use netferry_core::mtu::record::{Change, Stage};
 use netferry_core::name::NodeName;
+use netferry_operator::lead::Timing;
 use netferry_translate::probe;
 use tokio::time::{Instant, sleep};
 
-use crate::support::Operator;
+use crate::support::blows::{Part, Steps};
 use crate::support::chance::Chance;
-use crate::support::machine::mtu;
+use crate::support::machine::{Pace, mtu};
 use crate::support::site::{HOSTS, PATIENCE, PODS, Site};
+use crate::support::{Line, Operator};
 
 /// Which run.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +41,68 @@ struct World {
     done: Vec<String>,
 }
 
-/// Tells a story; what happened, in a line that is the same every time.
-pub(crate) async fn tell(story: Story) -> String {
+/// What became of a story; the same every time it is told.
+pub(crate) struct Told {
+    nodes: usize,
+    reboots: usize,
+    /// What all ended at.
+    end: u32,
+    /// How many writes it took.
+    version: String,
+    /// How long it lasted, in virtual time.
+    lasted: Duration,
+    /// What happened.
+    done: Vec<String>,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told { nodes, reboots, end, version, lasted, done } = self;
+        let (minutes, done) = (lasted.as_secs() / 60, done.join(", "));
+        write!(
+            f,
+            "{nodes} nodes, {reboots} restarts, ends at {end} after {minutes} min, version {version}: {done}"
+        )
+    }
+}
+
+/// What became of many.
+#[derive(Default)]
+pub(crate) struct Sum {
+    restarts: usize,
+    happened: usize,
+    lasted: Duration,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, told: &Told) {
+        self.restarts += told.reboots;
+        self.happened += told.done.len();
+        self.lasted += told.lasted;
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sum { restarts, happened, lasted } = self;
+        let days = lasted.as_secs_f64() / 86400.0;
+        write!(
+            f,
+            "{happened} edits, faults, joins and the like, {restarts} restarts, {days:.0} days of virtual time"
+        )
+    }
+}
+
+/// Tells a story.
+pub(crate) async fn tell(story: Story) -> Told {
+    let began = Instant::now();
     let mut chance = Chance::new(story.seed);
     let (unattended, limit) = (chance.percent(40), 1 + chance.below(3));
-    let site = Site::new(limit, chance.branch()).await;
+    let mut site = Site::new(limit, chance.branch()).await;
+    let seconds = Duration::from_secs;
+    // As long as usual, and renewed half as often: most of what is written in quiet hours would be that.
+    site.cluster.timing = Timing::new(seconds(15), seconds(10), seconds(4)).expect("it is safe");
+    site.fleet.pace = Pace { anyway: seconds(60), ..Pace::USUAL };
     let operator = site.cluster.operator("life-1");
     let mut world = World { site, chance, operator, lives: 1, done: Vec::new() };
     world.site.populate(story.nodes, 3).await;
@@ -58,12 +118,15 @@ pub(crate) async fn tell(story: Story) -> String {
     }
     let end = world.come_to_rest().await;
     world.site.cluster.historian.testify();
-    let (reboots, done) = (world.site.fleet.truth.with(|seen| seen.reboots), world.done.join(", "));
-    let nodes = world.site.fleet.names().count();
     let version = world.site.networks().list(&ListParams::default()).await.expect("a list").metadata;
-    let version = version.resource_version.unwrap_or_default();
-    let seed = story.seed;
-    format!("seed {seed}: {nodes} nodes, {reboots} reboots, ends at {end}, version {version}: {done}")
+    Told {
+        nodes: world.site.fleet.names().count(),
+        reboots: world.site.fleet.truth.with(|seen| seen.reboots),
+        end,
+        version: version.resource_version.unwrap_or_default(),
+        lasted: began.elapsed(),
+        done: world.done,
+    }
 }
 
 impl World {
@@ -77,7 +140,7 @@ impl World {
     }
 
     async fn something(&mut self) {
-        match self.chance.below(12) {
+        match self.chance.below(16) {
             0 | 1 => {
                 let name = self.some_machine();
                 self.site.fleet.cut_power(&name);
@@ -112,11 +175,29 @@ impl World {
                 self.site.ask_change(PODS.1, PODS.0, HOSTS.0).await;
                 self.note("reverse");
             }
-            _ => {
+            11 => {
                 self.site.finish(PODS.1).await;
                 self.note("finish");
             }
+            12 => self.end_at_some_step(Part::Agent, 40),
+            13 => self.end_at_some_step(Part::HostInit, 6),
+            14 => self.end_at_some_step(Part::Power, 40),
+            _ => {
+                let lines = [self.site.line.clone(), self.operator.line.clone()];
+                lines.iter().for_each(|line| line.hold(|_, _| true));
+                let pause = self.chance.millis(100, 90_000);
+                sleep(pause).await;
+                lines.iter().for_each(Line::let_go);
+                self.note("the API falls silent");
+            }
         }
+    }
+
+    /// This part of whichever machine makes one of the next steps ends there.
+    fn end_at_some_step(&mut self, part: Part, within: usize) {
+        let steps = self.chance.below(within);
+        self.site.fleet.truth.with(|seen| seen.steps.end_after(part, steps));
+        self.note(format!("{part:?} ends at a step of a machine"));
     }
 
     async fn leave_and_come_back(&mut self) {
@@ -155,6 +236,7 @@ impl World {
 
     /// Undisturbed from here on, everything arrives: wherever the change was, it is brought to an end.
     async fn come_to_rest(&mut self) -> u32 {
+        self.site.fleet.truth.with(|seen| seen.steps = Steps::default());
         let back = self.chance.percent(30);
         self.note(if back { "taken back" } else { "brought to its end" });
         let began = Instant::now();
@@ -249,7 +331,8 @@ impl World {
             })
             .await;
         let rests = self.site.everything().await;
-        sleep(Duration::from_secs(600)).await;
+        // Longer than anybody takes to look again without a reason.
+        sleep(Duration::from_secs(240)).await;
         assert_eq!(self.site.everything().await, rests, "what is at rest is written to");
     }
 }

@@ -24,6 +24,8 @@ pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Machines that are switched on, each with its node.
 pub(crate) struct Fleet {
     pub(crate) truth: Truth,
+    /// How fast machines are that join.
+    pub(crate) pace: Pace,
     client: Client,
     heard: Heard,
     machines: BTreeMap<String, Plugged>,
@@ -52,7 +54,7 @@ impl Fleet {
     pub(crate) fn new(client: Client, limit: usize) -> Fleet {
         let (truth, heard) = (Truth::default(), Heard::default());
         let listener = tokio::spawn(listen(client.clone(), heard.clone(), truth.clone(), limit));
-        Fleet { truth, client, heard, machines: BTreeMap::new(), listener }
+        Fleet { truth, pace: Pace::USUAL, client, heard, machines: BTreeMap::new(), listener }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
@@ -76,7 +78,7 @@ impl Fleet {
         let status = Patch::Merge(json!({ "status": node["status"] }));
         nodes.patch_status(name, &PatchParams::default(), &status).await.expect("a status");
         if !self.machines.contains_key(name) {
-            self.plug_in(name, host, chance, Pace::USUAL);
+            self.plug_in(name, host, chance, self.pace);
         }
     }
 

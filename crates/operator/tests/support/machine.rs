@@ -1,7 +1,7 @@
 //! A machine of the cluster without a kernel: its disk, what it runs, its daemon and its agent, with the decisions that
 //! ship. What it would do to its host it only writes down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use netferry_translate::{machine as read, machine_config, mtu as applied, probe}
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::blows::{Part, Steps};
 use super::chance::Chance;
 
 /// What Geneve over IPv4 adds.
@@ -54,6 +55,10 @@ pub(crate) struct Seen {
     pub(crate) narrow: Option<(String, String, Mtu)>,
     /// What somebody sees to that hosts come up with at least.
     pub(crate) raised: Option<Mtu>,
+    /// Machines that do not come up, once they are off.
+    pub(crate) dark: BTreeSet<String>,
+    /// What machines do, step by step.
+    pub(crate) steps: Steps,
     pub(crate) wrongs: Vec<String>,
 }
 
@@ -128,6 +133,13 @@ struct Run {
     serving: Option<Envelope>,
 }
 
+/// What was left under `/run` and in the kernel by a boot that was cut off.
+#[derive(Default)]
+struct Left {
+    uplink: Option<Mtu>,
+    run: Option<Run>,
+}
+
 /// How long things take on a machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
@@ -135,11 +147,17 @@ pub(crate) struct Pace {
     pub(crate) step: (usize, usize),
     /// A boot, in milliseconds.
     pub(crate) boot: (usize, usize),
+    /// How soon it looks again although nothing changed.
+    pub(crate) anyway: Duration,
 }
 
 impl Pace {
-    pub(crate) const USUAL: Pace = Pace { step: (1, 400), boot: (2_000, 20_000) };
+    pub(crate) const USUAL: Pace =
+        Pace { step: (1, 400), boot: (2_000, 20_000), anyway: Duration::from_secs(20) };
 }
+
+/// How long an agent that ended takes to be there again.
+const AGENT_STARTS: Duration = Duration::from_secs(10);
 
 /// One machine.
 pub(crate) struct Machine {
@@ -147,6 +165,9 @@ pub(crate) struct Machine {
     client: Client,
     disk: Disk,
     run: Option<Run>,
+    left: Left,
+    /// What ended at the step it just made.
+    ended: Option<Part>,
     truth: Truth,
     chance: Chance,
     pace: Pace,
@@ -166,7 +187,8 @@ impl Machine {
     ) -> Machine {
         let disk = Disk { default: mtu(host), config: None, saved: None, configured: None, known: None };
         truth.with(|seen| seen.off += 1);
-        Machine { name: name.to_owned(), client, disk, run: None, truth, chance, pace }
+        let (name, left) = (name.to_owned(), Left::default());
+        Machine { name, client, disk, run: None, left, ended: None, truth, chance, pace }
     }
 
     /// Lives until its task is aborted; `object` is what is heard of its node.
@@ -179,8 +201,14 @@ impl Machine {
             if self.run.is_none() {
                 let time = self.chance.millis(self.pace.boot.0, self.pace.boot.1);
                 tokio::time::sleep(time).await;
+                while self.truth.with(|seen| seen.dark.contains(&self.name)) {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
                 power.mark_unchanged();
                 self.boot();
+                if self.run.is_none() {
+                    continue;
+                }
             }
             object.mark_unchanged();
             let acted = tokio::select! {
@@ -191,13 +219,22 @@ impl Machine {
                 }
                 acted = self.act() => acted,
             };
+            match self.ended.take() {
+                None | Some(Part::HostInit) => {}
+                Some(Part::Power) => self.off().await,
+                Some(Part::Agent) => {
+                    // Whether pods are served is asked anew; those that are go on meanwhile.
+                    self.run.iter_mut().for_each(|run| run.serving = None);
+                    tokio::time::sleep(AGENT_STARTS).await;
+                }
+            }
             let time = self.chance.millis(self.pace.step.0, self.pace.step.1);
             let idle = async {
                 if acted {
                     tokio::time::sleep(time).await;
                 } else {
                     // A request that was lost is tried again.
-                    let _ = tokio::time::timeout(Duration::from_secs(20), object.changed()).await;
+                    let _ = tokio::time::timeout(self.pace.anyway, object.changed()).await;
                     tokio::time::sleep(time).await;
                 }
             };
@@ -219,8 +256,13 @@ impl Machine {
     fn boot(&mut self) {
         let raised = self.truth.with(|seen| seen.raised);
         self.disk.default = raised.map_or(self.disk.default, |raised| raised.max(self.disk.default));
+        // What an earlier run of this boot wrote down stands.
+        if let Some(run) = self.left.run.take() {
+            self.run = Some(run);
+            return self.truth.with(|seen| seen.off -= 1);
+        }
         let file = self.disk.config.as_ref().and_then(file_of);
-        let uplink = self.disk.configured.unwrap_or(self.disk.default);
+        let uplink = self.left.uplink.or(self.disk.configured).unwrap_or(self.disk.default);
         let facts = BootFacts {
             file: file.as_ref(),
             saved: self.disk.saved,
@@ -229,30 +271,52 @@ impl Machine {
         };
         let by = self.disk.config.clone().unwrap_or_else(nothing);
         for step in boot::boot(&facts) {
+            match self.truth.with(|seen| seen.steps.make([Part::HostInit, Part::Power])) {
+                None => {}
+                Some(Part::Power) => return self.left = Left::default(),
+                Some(Part::HostInit | Part::Agent) => return,
+            }
             match step {
                 BootStep::Save(saved) => self.disk.saved = Some(saved),
                 BootStep::Persist(size) => self.disk.configured = size,
-                BootStep::Run(_) => {}
-                BootStep::Record(booted) => self.run = Some(Run { booted, by: by.clone(), serving: None }),
+                BootStep::Run(host) => self.left.uplink = Some(host.carries()),
+                BootStep::Record(booted) => {
+                    self.left.run = Some(Run { booted, by: by.clone(), serving: None });
+                }
                 BootStep::Forget => self.disk.saved = None,
             }
         }
+        self.run = self.left.run.take();
         self.truth.with(|seen| seen.off -= 1);
+    }
+
+    /// A point at which the agent or the machine can end; whether one does.
+    fn ends(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.truth.with(|seen| seen.steps.make([Part::Agent, Part::Power]));
+        }
+        self.ended.is_some()
     }
 
     async fn off(&mut self) {
         if self.run.take().is_none() {
             return;
         }
+        self.left = Left::default();
         self.truth.with(|seen| {
             seen.serving.remove(&self.name);
             seen.off += 1;
             seen.reboots += 1;
         });
-        self.ready("Unknown").await;
+        // Said by others: it cannot.
+        self.say_ready("Unknown").await;
     }
 
-    async fn ready(&self, status: &str) -> bool {
+    async fn ready(&mut self, status: &str) -> bool {
+        !self.ends() && self.say_ready(status).await && !self.ends()
+    }
+
+    async fn say_ready(&self, status: &str) -> bool {
         let patch = json!({ "status": { "conditions": [
             { "type": "Ready", "status": status, "reason": "Sim", "message": "" },
         ] } });
@@ -262,12 +326,18 @@ impl Machine {
             .is_ok()
     }
 
-    async fn annotate(&self, annotations: Value, version: Option<String>) -> bool {
+    /// Writes to its node. Whether it knows that it did.
+    async fn annotate(&mut self, annotations: Value, version: Option<String>) -> bool {
+        if self.ends() {
+            return false;
+        }
         let mut patch = json!({ "metadata": { "annotations": annotations } });
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = json!(version);
         }
-        self.nodes().patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_ok()
+        let nodes = self.nodes();
+        let written = nodes.patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        !self.ends() && written.is_ok()
     }
 
     /// Does one thing, if there is something to do.
@@ -297,7 +367,7 @@ impl Machine {
         let first = self.chance.below(2);
         for turn in 0..2 {
             let acted = if turn == first { self.daemon(&node).await } else { self.agent(&node).await };
-            if acted || self.run.is_none() {
+            if acted || self.run.is_none() || self.ended.is_some() {
                 return acted;
             }
         }
@@ -359,11 +429,16 @@ impl Machine {
                 self.annotate(json!({ DesiredDrain::KEY: asked }), None).await
             }
             Step::Take => {
-                self.disk.config = desired;
+                if !self.ends() {
+                    self.disk.config = desired;
+                    self.ends();
+                }
                 true
             }
             Step::Restart => {
-                self.off().await;
+                if !self.ends() {
+                    self.off().await;
+                }
                 true
             }
         }
@@ -371,11 +446,16 @@ impl Machine {
 
     async fn catch_up(&mut self) -> bool {
         let Some(file) = self.disk.config.as_ref().and_then(file_of) else { return false };
-        let Some(run) = &mut self.run else { return false };
+        let Some(run) = &self.run else { return false };
         let Some(over) = boot::catch_up(&run.booted, &file) else { return false };
-        run.booted = over.booted;
+        if self.ends() {
+            return true;
+        }
         if over.forget {
             self.disk.saved = None;
+        }
+        if !self.ends() {
+            self.run.iter_mut().for_each(|run| run.booted = over.booted);
         }
         true
     }

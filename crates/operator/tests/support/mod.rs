@@ -4,7 +4,9 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod blows;
 pub(crate) mod chance;
+pub(crate) mod crowd;
 pub(crate) mod fleet;
 pub(crate) mod machine;
 pub(crate) mod site;
@@ -40,6 +42,8 @@ pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) historian: Historian,
+    /// How long operators' leases last, and how often they are renewed.
+    pub(crate) timing: Timing,
 }
 
 impl Cluster {
@@ -56,7 +60,7 @@ impl Cluster {
         let ours = serde_json::from_value(json!({"metadata": {"name": "netferry"}})).expect("a namespace");
         namespaces.create(&PostParams::default(), &ours).await.expect("a namespace");
         let historian = Historian::start(client.clone()).await;
-        Cluster { server, client, historian }
+        Cluster { server, client, historian, timing: Timing::default() }
     }
 
     /// As [`Cluster::new`], with a network of 256 nodes.
@@ -198,7 +202,7 @@ impl Cluster {
 
     /// An operator with a line of its own to the server.
     pub(crate) fn operator(&self, name: &str) -> Operator {
-        Operator::start(&self.server, name, netferry_operator::overlay::Settings::default())
+        Operator::start(&self.server, name, self.timing, netferry_operator::overlay::Settings::default())
     }
 }
 
@@ -220,6 +224,7 @@ impl Operator {
     pub(crate) fn start(
         server: &ApiServer,
         name: &str,
+        timing: Timing,
         overlay: netferry_operator::overlay::Settings,
     ) -> Operator {
         let line = Line::default();
@@ -227,7 +232,7 @@ impl Operator {
         let settings = netferry_operator::Settings {
             namespace: "netferry".into(),
             identity: name.into(),
-            timing: Timing::default(),
+            timing,
             overlay,
             rollout: netferry_operator::rollout::Settings::default(),
             listen: None,
@@ -435,11 +440,12 @@ impl Record {
             let keys = [NodeSubnets::KEY, NodeId::KEY];
             keys.map(|key| node.annotations().get(key).cloned())
         };
-        if self.nodes.get(&name).map(claims) != Some(claims(&node))
-            && let Some(term) = term(&node)
-        {
-            self.written.push((name.clone(), term));
+        if self.nodes.get(&name).map(claims) == Some(claims(&node)) {
+            // Whoever claimed the same meanwhile was found out then.
+            self.nodes.insert(name, node);
+            return;
         }
+        self.written.extend(term(&node).map(|term| (name.clone(), term)));
         for other in self.nodes.values().filter(|other| other.name_any() != name) {
             for net in subnets(&node) {
                 for theirs in subnets(other) {

@@ -56,7 +56,7 @@ impl Site {
     /// The same, at these sizes.
     pub(crate) async fn at(limit: usize, chance: Chance, pods: u32, host: u32) -> Site {
         let cluster = Cluster::new().await;
-        let mut spec = network(&[("10.128.0.0/14", 23)], &["10.96.0.0/16"]);
+        let mut spec = network(&[("10.128.0.0/12", 23)], &["10.96.0.0/16"]);
         spec["defaultNetwork"] = json!({ "type": "OVNKubernetes", "ovnKubernetesConfig": { "mtu": pods } });
         cluster.ask(spec).await;
         let line = Line::default();
