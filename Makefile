@@ -72,9 +72,7 @@ lab: need-root ## a cluster of three nodes on this machine, until `netferry lab 
 	@$(CARGO) run --quiet -p netferry-cli -- lab up
 
 .PHONY: soak
-soak: need-root setup ## large labs, whole matrices of faults, 10 000 simulated changes; writes docs/soak.md (hours; SCENARIOS="a b" for some labs)
-	@[ -n "$(SCENARIOS)" ] || NETFERRY_SOAK=1 NETFERRY_SIMULATE="seeds=10000 nodes=6" $(CARGO) test --release \
-		-p netferry-core --test model -p netferry-operator --test simulation --test change -- --nocapture
+soak: need-root setup ## large labs, whole matrices of faults, 10 000 simulated changes; writes docs/soak.md (hours; SCENARIOS="a b" for some)
 	@$(CARGO) build --release -p netferry-cli -p netferry-cni
 	@assets="$$(scripts/kube-assets)" && NETFERRY_KUBE_ASSETS="$$assets" \
 		$(CARGO) test --release -p netferry-cli --test soak -- $(SCENARIOS)

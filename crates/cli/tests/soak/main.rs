@@ -17,12 +17,14 @@ mod kubectl;
 mod large;
 mod mtu;
 mod mtu_kills;
+mod mtu_twenty;
 mod notes;
 #[path = "../lab/one_machine.rs"]
 mod one_machine;
 mod paths;
 mod policies;
 mod processes;
+mod proofs;
 mod report;
 mod services;
 mod single_node;
@@ -73,8 +75,12 @@ const SCENARIOS: &[&Scenario] = &[
     &mtu::KUBE,
     &mtu::NAIVE,
     &mtu_kills::SCENARIO,
+    &mtu_twenty::SCENARIO,
     &underlay::SCENARIO,
     &large::SCENARIO,
+    &proofs::MODEL,
+    &proofs::SIMULATION,
+    &proofs::EVERY_STEP,
 ];
 
 fn main() -> ExitCode {
