@@ -16,6 +16,18 @@ use crate::supervised::Supervised;
 const MAKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/vm-image");
 /// The last line of a script that came to its end, before its exit status.
 const END: &str = "vm: ended with ";
+/// The network card and all there is on its wire.
+const UPLINK: &str = "user,model=virtio-net-pci,restrict=on,guestfwd=tcp:10.0.2.100:7777-cmd:cat";
+/// For scripts that reboot. What comes after a script switches the machine off, unless told otherwise until then.
+const AGAIN: &str = "again() {
+  mkdir -p /run/systemd/system/vm.service.d
+  printf '[Service]\\nExecStopPost=\\n' > /run/systemd/system/vm.service.d/again.conf
+  systemctl daemon-reload
+  trap - EXIT
+  systemctl reboot
+  while :; do sleep 60; done
+}
+";
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why nothing came of a machine.
@@ -57,6 +69,10 @@ pub struct Machine {
     image: PathBuf,
     /// What is put on its disk, by path below its root.
     files: Vec<(PathBuf, PathBuf)>,
+    /// Further words for its kernel.
+    words: Vec<String>,
+    uplink: bool,
+    restarts: bool,
 }
 
 impl Machine {
@@ -67,13 +83,36 @@ impl Machine {
             return Err(VmError::NoImage);
         }
         let image = String::from_utf8_lossy(&made.stdout).trim().into();
-        Ok(Machine { image, files: vec![] })
+        Ok(Machine { image, files: vec![], words: vec![], uplink: false, restarts: false })
     }
 
     /// With a copy of a file of ours at an absolute path of its.
     #[must_use]
     pub fn with(mut self, path: impl Into<PathBuf>, ours: impl Into<PathBuf>) -> Machine {
         self.files.push((path.into(), ours.into()));
+        self
+    }
+
+    /// With a further word for its kernel.
+    #[must_use]
+    pub fn told(mut self, word: &str) -> Machine {
+        self.words.push(word.to_owned());
+        self
+    }
+
+    /// With a network card, `eth0`. On its wire is a router, 10.0.2.2, that answers pings and advertises itself and a
+    /// prefix of IPv6. It leads nowhere but to 10.0.2.100, whose port 7777 says everything back.
+    #[must_use]
+    pub fn with_uplink(mut self) -> Machine {
+        self.uplink = true;
+        self
+    }
+
+    /// Where the script may call `again`: the machine reboots in an orderly way, and runs it once more from its
+    /// beginning. What it left on its disk tells it which time it is.
+    #[must_use]
+    pub fn restarting(mut self) -> Machine {
+        self.restarts = true;
         self
     }
 
@@ -116,14 +155,22 @@ impl Machine {
             "2048",
             "-nographic",
             "-nodefaults",
-            "-no-reboot",
         ]
         .map(str::to_owned)
         .to_vec();
+        if !self.restarts {
+            // A kernel that gives up ends the machine.
+            all.push("-no-reboot".to_owned());
+        }
+        if self.uplink {
+            all.extend(["-nic".to_owned(), UPLINK.to_owned()]);
+        }
+        let words = ["root=/dev/vda rw console=ttyS0 panic=-1 net.ifnames=0 mitigations=off".to_owned()];
+        let words: Vec<String> = words.into_iter().chain(self.words.iter().cloned()).collect();
         for (option, value) in [
             ("-kernel", of_image("vmlinuz")),
             ("-initrd", of_image("initrd")),
-            ("-append", "root=/dev/vda rw console=ttyS0 panic=-1 net.ifnames=0 mitigations=off".to_owned()),
+            ("-append", words.join(" ")),
             ("-drive", drive(of_image("root.img"), "snapshot=on")),
             ("-drive", drive(archive.display().to_string(), "readonly=on")),
             ("-serial", format!("file:{}", console.display())),
@@ -140,7 +187,7 @@ impl Machine {
         let run = root.join("vm/run");
         std::fs::create_dir_all(root.join("vm"))?;
         let mut file = std::fs::File::create(&run)?;
-        write!(file, "#!/bin/sh\nset -eu\ntrap 'echo \"{END}$?\"' EXIT\n{script}\n")?;
+        write!(file, "#!/bin/sh\nset -eu\ntrap 'echo \"{END}$?\"' EXIT\n{AGAIN}{script}\n")?;
         std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755))?;
         for (path, ours) in &self.files {
             let there = root.join(path.strip_prefix("/").unwrap_or(path));

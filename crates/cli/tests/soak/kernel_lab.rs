@@ -25,17 +25,21 @@ const SCRIPT: &str = include_str!("kernel_lab.sh");
 /// Of an emulated processor, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-fn run(notes: &mut Notes) -> anyhow::Result<()> {
+/// A machine with our programs in `/opt/netferry`; they are prepared in a place of the caller's.
+pub(crate) fn machine(place: &Path) -> anyhow::Result<Machine> {
     let program = Path::new(env!("CARGO_BIN_EXE_netferry"));
-    let place = tempfile::tempdir()?;
-    let stripped = place.path().join("netferry");
+    let stripped = place.join("netferry");
     let made =
         Command::new("strip").arg("-o").arg(&stripped).arg(program).status().context("running strip")?;
     ensure!(made.success(), "strip ended with {made}");
-    let said = Machine::new()?
+    Ok(Machine::new()?
         .with("/opt/netferry/netferry", stripped)
-        .with("/opt/netferry/netferry-cni", program.with_file_name("netferry-cni"))
-        .run(SCRIPT, PATIENCE)?;
+        .with("/opt/netferry/netferry-cni", program.with_file_name("netferry-cni")))
+}
+
+fn run(notes: &mut Notes) -> anyhow::Result<()> {
+    let place = tempfile::tempdir()?;
+    let said = machine(place.path())?.run(SCRIPT, PATIENCE)?;
     let report = said.lines().find_map(|line| line.strip_prefix("report "));
     let report: Report = serde_json::from_str(report.with_context(|| format!("no report in {said}"))?)?;
     let totals = &report.totals;

@@ -28,6 +28,7 @@ mod proofs;
 mod report;
 mod services;
 mod single_node;
+mod solo;
 #[path = "../lab/stage.rs"]
 mod stage;
 mod tampering;
@@ -61,6 +62,8 @@ const SCENARIOS: &[&Scenario] = &[
     &single_node::SCENARIO,
     &kernel_datapath::SCENARIO,
     &kernel_lab::SCENARIO,
+    &solo::SYSTEMD,
+    &solo::NO_IPV6,
     &tampering::SCENARIO,
     &policies::SCENARIO,
     &services::SCENARIO,
