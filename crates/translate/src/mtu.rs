@@ -13,19 +13,23 @@ use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, 
 use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
+use netferry_core::overlay::topology;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::machine::Machine;
 
-/// The plugin and the families of a cluster; `None` for a plugin that is not ours.
-pub fn cluster(spec: &OperatorNetworkSpec) -> Option<Cluster> {
+/// The plugin and the families of a cluster that is for so many nodes; `None` for a plugin that is not ours.
+pub fn cluster(spec: &OperatorNetworkSpec, nodes: topology::Mode) -> Option<Cluster> {
     let network = spec.default_network.as_ref();
     let plugin = network.and_then(|network| network.plugin.as_deref());
     let plugin = match plugin.map_or(Some(Named::OvnKubernetes), Named::named)? {
         Named::OvnKubernetes => {
             let config = network.and_then(|network| network.ovn_kubernetes_config.as_ref());
-            Plugin::OvnKubernetes(config.map_or(Transport::Geneve, transport))
+            Plugin::OvnKubernetes(match nodes {
+                topology::Mode::SingleNode => Transport::Within,
+                topology::Mode::MultiNode => config.map_or(Transport::Geneve, transport),
+            })
         }
         Named::OpenShiftSdn => Plugin::OpenShiftSdn,
     };

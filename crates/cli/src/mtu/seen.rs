@@ -18,7 +18,7 @@ use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Pool, membership};
 use netferry_translate::machine::{Machine, understood};
 use netferry_translate::mtu::{APPLIED, RECORD};
-use netferry_translate::{machine_config, mtu as translate, pool as pools, probe};
+use netferry_translate::{machine_config, mtu as translate, networks, pool as pools, probe};
 
 use crate::exit::Failure;
 
@@ -75,7 +75,8 @@ impl Seen {
     /// Reads the cluster.
     pub(super) async fn read(client: &Client, namespace: &str) -> Result<Seen, Failure> {
         let network = network(client).await?;
-        let cluster = translate::cluster(&network.spec).ok_or_else(|| {
+        let nodes = networks::mode(network.metadata.annotations.as_ref()).map_err(anyhow::Error::new)?;
+        let cluster = translate::cluster(&network.spec, nodes.unwrap_or_default()).ok_or_else(|| {
             anyhow!("Network.operator.openshift.io/cluster names a plugin that is not ours")
         })?;
         let record = record(client, namespace).await?;

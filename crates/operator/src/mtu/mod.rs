@@ -25,6 +25,7 @@ use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::status::{self, Condition, ConditionKind};
 use netferry_core::name::NodeName;
+use netferry_core::overlay::topology;
 use netferry_translate::{machine_config, mtu as translate};
 
 use crate::report::{Told, Wanted};
@@ -68,14 +69,15 @@ impl Outcome {
     }
 }
 
-/// Decides.
+/// Decides, for a network that is deployed for so many nodes.
 pub(crate) fn think(
     record: &Record,
     network: &OperatorNetwork,
+    deployed: topology::Mode,
     nodes: &BTreeMap<NodeName, NodeFacts>,
     probes: &Probes,
 ) -> Option<Outcome> {
-    let cluster = translate::cluster(&network.spec)?;
+    let cluster = translate::cluster(&network.spec, deployed)?;
     let mut problems = BTreeSet::new();
     let mode = match translate::mode(network.metadata.annotations.as_ref()) {
         Ok(mode) => mode,

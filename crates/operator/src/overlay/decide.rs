@@ -309,10 +309,11 @@ fn settle_mtu(
         // Its full-size packets would be dropped, unannounced, wherever the smaller MTU arrives first.
         Some(deployed) if running && deployed != wanted => {
             if asked.is_some() && spec.migration.is_none() {
-                let says = format!(
-                    "{field} {wanted}: the cluster runs with {deployed}; a running cluster's MTU is changed \
-                     through spec.migration.mtu"
-                );
+                let way = match mode {
+                    Mode::MultiNode => "a running cluster's MTU is changed through spec.migration.mtu",
+                    Mode::SingleNode => "delete the Node, and it joins anew with that once it restarts",
+                };
+                let says = format!("{field} {wanted}: the cluster runs with {deployed}; {way}");
                 problems.push(refused(Reason::InvalidOperatorConfig, says));
             }
             Some(deployed)

@@ -7,6 +7,7 @@ use kube::{Api, Resource, ResourceExt};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::plan::SpecEdit;
 use netferry_core::mtu::record::Record;
+use netferry_core::overlay::topology::Mode;
 use netferry_translate::mtu as translate;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ impl Rollout {
         over: Option<&str>,
         record: &Record,
     ) -> Result<(), RoundError> {
-        let Some(cluster) = translate::cluster(&network.spec) else { return Ok(()) };
+        // Of the plugin alone: what carries its packets is nothing its configuration says.
+        let Some(cluster) = translate::cluster(&network.spec, Mode::default()) else { return Ok(()) };
         mtu::apply(&self.client, &self.leadership, &self.namespace, over, record, cluster.plugin).await
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::{Api, Resource};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::record::Record;
+use netferry_translate::networks;
 use tracing::{debug, info};
 
 use super::Rollout;
@@ -59,7 +60,11 @@ impl Rollout {
             }
             let facts = world.facts();
             let probes = world.probes(&record);
-            let Some(outcome) = mtu::think(&record, &network, &facts, &probes) else { return Ok(None) };
+            let deployed = config.as_ref().and_then(|config| config.metadata.annotations.as_ref());
+            let deployed = networks::mode(deployed).ok().flatten().unwrap_or_default();
+            let Some(outcome) = mtu::think(&record, &network, deployed, &facts, &probes) else {
+                return Ok(None);
+            };
             self.metrics.mtu(&record, &outcome.decision, &facts, since);
             if outcome.decision.record != record {
                 self.store(&network, version.as_deref(), &outcome.decision.record).await?;

@@ -24,12 +24,18 @@ fn the_plugin_and_its_headers_are_read_from_the_network() {
         (json!({ "defaultNetwork": { "type": "OpenShiftSDN" } }), Some(Plugin::OpenShiftSdn)),
         (json!({ "defaultNetwork": { "type": "Calico" } }), None),
     ] {
-        assert_eq!(cluster(&spec(value.clone())).map(|cluster| cluster.plugin), plugin, "{value}");
+        assert_eq!(
+            cluster(&spec(value.clone()), topology::Mode::MultiNode).map(|cluster| cluster.plugin),
+            plugin,
+            "{value}"
+        );
     }
     let ranges = |cidrs: &[&str]| {
         let entries: Vec<Value> = cidrs.iter().map(|cidr| json!({ "cidr": cidr })).collect();
-        cluster(&spec(json!({ "clusterNetwork": entries }))).unwrap().v6
+        cluster(&spec(json!({ "clusterNetwork": entries })), topology::Mode::MultiNode).unwrap().v6
     };
+    let alone = cluster(&spec(ovn(json!({}))), topology::Mode::SingleNode).unwrap();
+    assert_eq!(alone.plugin, Plugin::OvnKubernetes(Transport::Within));
     assert!(!ranges(&["10.0.0.0/14"]) && ranges(&["fd01::/48"]) && ranges(&["10.0.0.0/14", "fd01::/48"]));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cluster, Field, Refusal};
+use super::{Cluster, Field, Plugin, Refusal, Transport};
 use crate::mtu::Mtu;
 use crate::mtu::record::{Change, Ends, Record, Stage};
 use crate::name::NodeName;
@@ -57,10 +57,24 @@ pub fn read(
     hosts: &Hosts,
     asked: &Asked,
 ) -> Result<Wanted, Vec<Refusal>> {
+    if cluster.plugin == Plugin::OvnKubernetes(Transport::Within) {
+        return alone(record, asked).map_err(|refusal| vec![refusal]);
+    }
     match &asked.migration {
         None => without(cluster, record, asked.mtu).map_err(|refusal| vec![refusal]),
         Some(migration) => with(cluster, record, hosts, migration),
     }
+}
+
+/// One machine is not taken anywhere: half of a change would be its uplink's, and every step a reboot of all there is.
+fn alone(record: &Record, asked: &Asked) -> Result<Wanted, Refusal> {
+    let applied = record.published();
+    let field = match (asked.migration, asked.mtu) {
+        (Some(_), _) => Field::Migration,
+        (None, Some(mtu)) if mtu != applied.bytes() => Field::OvnMtu,
+        (None, _) => return Ok(Wanted { change: record.change, may_end: true }),
+    };
+    Err(Refusal::OneMachine { field, applied })
 }
 
 fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wanted, Refusal> {

@@ -31,8 +31,10 @@ pub enum Transport {
     Geneve,
     /// Wrapped in Geneve, and that encrypted.
     GeneveInIpsec,
-    /// Not wrapped: routed by the underlay, or there is only one node.
+    /// Not wrapped: routed by the underlay.
     Unwrapped,
+    /// Not at all: there is one node, and its uplink is nobody's to change.
+    Within,
 }
 
 /// The cluster whose MTU it is.
@@ -51,7 +53,7 @@ impl Plugin {
         match self {
             Plugin::OvnKubernetes(Transport::Geneve) => 100,
             Plugin::OvnKubernetes(Transport::GeneveInIpsec) => 146,
-            Plugin::OvnKubernetes(Transport::Unwrapped) => 0,
+            Plugin::OvnKubernetes(Transport::Unwrapped | Transport::Within) => 0,
             Plugin::OpenShiftSdn => 50,
         }
     }
@@ -61,7 +63,7 @@ impl Plugin {
     /// `v6` says whether tunnels may run over IPv6, as in IPv6 and dual-stack clusters.
     pub fn headers(self, v6: bool) -> u32 {
         match (self, v6) {
-            (Plugin::OvnKubernetes(Transport::Unwrapped), _) => 0,
+            (Plugin::OvnKubernetes(Transport::Unwrapped | Transport::Within), _) => 0,
             (Plugin::OvnKubernetes(Transport::Geneve | Transport::GeneveInIpsec), false) => 58,
             (Plugin::OvnKubernetes(Transport::Geneve | Transport::GeneveInIpsec), true) => 78,
             (Plugin::OpenShiftSdn, _) => 50,

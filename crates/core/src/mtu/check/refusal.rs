@@ -8,6 +8,8 @@ use crate::name::NodeName;
 /// A field of the operator's `Network`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Field {
+    /// `spec.migration.mtu`
+    Migration,
     /// `spec.migration.mtu.network`
     Network,
     /// `spec.migration.mtu.machine`
@@ -29,6 +31,7 @@ pub enum Field {
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Field::Migration => "spec.migration.mtu",
             Field::Network => "spec.migration.mtu.network",
             Field::Machine => "spec.migration.mtu.machine",
             Field::NetworkFrom => "spec.migration.mtu.network.from",
@@ -93,6 +96,18 @@ pub enum Refusal {
         field: Field,
         /// What was asked.
         asked: u32,
+        /// What is applied.
+        applied: Mtu,
+    },
+    /// The network is for one machine.
+    #[error(
+        "{field}: the MTU of one machine's pods, {applied}, is not changed while they run; set {} and delete the Node: \
+         it joins anew with that, once it restarts",
+        Field::OvnMtu
+    )]
+    OneMachine {
+        /// Where something else is asked for.
+        field: Field,
         /// What is applied.
         applied: Mtu,
     },
@@ -180,6 +195,7 @@ impl Refusal {
             Refusal::OutOfRange { .. } => "OutOfRange",
             Refusal::MachineTooSmall { .. } => "MachineTooSmall",
             Refusal::WithoutMigration { .. } => "WithoutMigration",
+            Refusal::OneMachine { .. } => "OneMachine",
             Refusal::Removed { .. } => "MigrationRemoved",
             Refusal::ChangeRunning { .. } => "ChangeRunning",
             Refusal::HostUnknown(_) => "HostUnknown",

@@ -220,3 +220,24 @@ fn where_the_hosts_come_from_must_be_known() {
         ["spec.migration.mtu.machine.from is 9, not between 576 and 65536"]
     );
 }
+
+#[test]
+fn one_machine_is_not_taken_to_another_size_and_is_told_what_to_do() {
+    let alone = Cluster { plugin: Plugin::OvnKubernetes(Transport::Within), v6: false };
+    let record = Record::settled(mtu(1500));
+    let nothing = read(&alone, &record, &hosts(&[("a", 1500)]), &Asked::default()).unwrap();
+    assert_eq!(nothing, Wanted { change: None, may_end: true });
+    let same = Asked { mtu: Some(1500), migration: None };
+    assert!(read(&alone, &record, &hosts(&[("a", 1500)]), &same).is_ok());
+    for (asked, field) in [
+        (change(1500, 1400, 1400), "spec.migration.mtu"),
+        (asked(None, None, None), "spec.migration.mtu"),
+        (Asked { mtu: Some(1400), migration: None }, "spec.defaultNetwork.ovnKubernetesConfig.mtu"),
+    ] {
+        let refusals = read(&alone, &record, &hosts(&[("a", 1500)]), &asked).unwrap_err();
+        let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
+        assert_eq!(refusal.reason(), "OneMachine");
+        let says = refusal.to_string();
+        assert!(says.starts_with(&format!("{field}: ")) && says.contains("delete the Node"), "{says}");
+    }
+}
