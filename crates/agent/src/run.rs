@@ -34,8 +34,8 @@ use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
 use crate::{facts, host, host_init, leave, machine, probe, sizes, switch};
 
-/// How often what the host forwards is written at most.
-const REMEMBER_EVERY: Duration = Duration::from_secs(2);
+/// How often what the host forwards is written at most: to disk, for the next boot, and for the next agent of this one.
+const REMEMBER_EVERY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(100));
 /// How often it is seen to that the CNI configuration is there.
 const CONFIG_EVERY: Duration = Duration::from_secs(10);
 
@@ -101,7 +101,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let has_flows = switch::has_flows(&config.paths.ovs_run).await.unwrap_or(false);
     let (tell_flows, flows) = watch::channel(has_flows);
     let outlook = Outlook::default();
-    outlook.forward.send_replace(cluster::forward::read(&config.paths.data));
+    outlook.forward.send_replace(cluster::forward::newest(&config.paths.run, &config.paths.data));
     let disk = machine_of(&config).map_err(RunError::Machine)?;
     let running = Running::open(&config.paths.run);
     let listeners = Listeners { own, peers: watch::Sender::default() };
@@ -122,7 +122,10 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
-    tasks.spawn(remember(agent.outlook.forward.subscribe(), agent.config.paths.data.clone()));
+    let paths = &agent.config.paths;
+    for (directory, every) in [(&paths.data, REMEMBER_EVERY.0), (&paths.run, REMEMBER_EVERY.1)] {
+        tasks.spawn(remember(agent.outlook.forward.subscribe(), directory.clone(), every));
+    }
     if datapath == Datapath::Userspace {
         let ovs_run = agent.config.paths.ovs_run.clone();
         tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run.clone()));
@@ -414,8 +417,8 @@ async fn tell(mut flows: watch::Receiver<bool>, zone: mpsc::Sender<Heard>) {
     }
 }
 
-/// Keeps what the host forwards on disk, not more often than a disk likes.
-async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: PathBuf) {
+/// Keeps what the host forwards in a directory, not more often than that.
+async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: PathBuf, every: Duration) {
     while forward.changed().await.is_ok() {
         let now = forward.borrow_and_update().clone();
         if let Some(now) = now
@@ -424,7 +427,7 @@ async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: Path
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "what the host forwards was not remembered");
         }
-        tokio::time::sleep(REMEMBER_EVERY).await;
+        tokio::time::sleep(every).await;
     }
 }
 

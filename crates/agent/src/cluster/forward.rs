@@ -68,6 +68,12 @@ pub fn write(directory: &Path, forward: &Forward) -> Result<(), CacheError> {
     cache::write_whole(directory, FILE, &kept)
 }
 
+/// What was remembered last. The run directory, empty at boot, has what the host has got in this one; the disk is
+/// spared, and may be behind: an agent killed soon after a Service came would take the Service away once more.
+pub fn newest(run: &Path, data: &Path) -> Option<Forward> {
+    read(run).or_else(|| read(data))
+}
+
 /// What was remembered; `None` if nothing was, or it cannot be read.
 pub fn read(directory: &Path) -> Option<Forward> {
     let text = std::fs::read(directory.join(FILE)).ok()?;
@@ -123,7 +129,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()), None);
         write(dir.path(), &forward).unwrap();
-        assert_eq!(read(dir.path()), Some(forward));
+        assert_eq!(read(dir.path()), Some(forward.clone()));
+        let run = tempfile::tempdir().unwrap();
+        assert_eq!(newest(run.path(), dir.path()), Some(forward), "the first of a boot");
+        write(run.path(), &Forward::default()).unwrap();
+        assert_eq!(newest(run.path(), dir.path()), Some(Forward::default()), "another of the same");
         std::fs::write(dir.path().join(FILE), "{\"any\": [[").unwrap();
         assert_eq!(read(dir.path()), None, "half a file is nothing");
     }

@@ -267,8 +267,9 @@ impl Keeper {
         let failed = northbound.failed;
         if settled.host {
             let forward = self.model.forward();
-            self.outlook.host.send_replace(self.model.host(forward.clone()));
-            self.outlook.forward.send_replace(Some(forward));
+            // Noted before it is done: whoever comes next must not take back what the host has by then.
+            self.outlook.forward.send_replace(Some(forward.clone()));
+            self.outlook.host.send_replace(self.model.host(forward));
         }
         self.tell_place();
         if southbound.everything || northbound.everything {
