@@ -20,7 +20,7 @@ pub(super) fn rule(expressions: Attributes<'_>) -> Rule {
     }
     Rule {
         statements: machine.statements,
-        comment: None,
+        comment: machine.comment,
         seen: Some(Seen { handle: 0, counts: machine.counts }),
     }
 }
@@ -30,6 +30,7 @@ struct Machine {
     registers: [Option<Source>; vm::UNITS],
     statements: Vec<Statement>,
     counts: Vec<Count>,
+    comment: Option<String>,
 }
 
 impl Machine {
@@ -119,6 +120,11 @@ impl Machine {
                 };
                 self.statements.push(Statement::Redirect(port));
             }
+            // A comment of ours that went through `iptables-save` and `iptables-restore`.
+            "match" if a.find(1).and_then(str).as_deref() == Some("comment") => {
+                let text = a.find(3)?.split(|byte| *byte == 0).next()?;
+                self.comment = Some(std::str::from_utf8(text).ok()?.to_owned());
+            }
             "notrack" => self.statements.push(Statement::Notrack),
             "reject" => {
                 let code = a.find(2).and_then(u8).unwrap_or(0);
@@ -192,5 +198,32 @@ impl Machine {
     fn put(&mut self, register: u32, source: Source) -> Option<()> {
         *self.registers.get_mut(vm::unit(register)?)? = Some(source);
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Writer;
+
+    #[test]
+    fn a_comment_that_iptables_restored_is_a_comment() {
+        let mut information = [0; 256];
+        information[..8].copy_from_slice(b"netferry");
+        let mut w = Writer::default();
+        let mut expression = |name: &str, data: &dyn Fn(&mut Writer)| {
+            w.nest(1, |w| {
+                w.str(vm::NAME, name).nest(vm::DATA, data);
+            });
+        };
+        expression("match", &|w| {
+            w.str(1, "comment").be32(2, 0).bytes(3, &information);
+        });
+        expression("match", &|w| {
+            w.str(1, "conntrack").be32(2, 3).bytes(3, &information);
+        });
+        let read = rule(Attributes(&w.buffer));
+        assert_eq!(read.comment.as_deref(), Some("netferry"));
+        assert_eq!(read.statements, [Statement::Unknown("match".to_owned())]);
     }
 }
