@@ -150,6 +150,11 @@ impl Sysctls<'_> {
         })?
     }
 
+    /// Whether the kernel has IPv6 at all, switched on or not.
+    pub fn speaks_v6(&self) -> Result<bool> {
+        Ok(!self.read(&[Key::disable_ipv6(&Of::All)])?.is_empty())
+    }
+
     /// Observe, diff, apply for exactly the wanted keys.
     pub fn converge_keys(&self, want: &BTreeMap<Key, String>) -> Result<BTreeMap<Key, String>> {
         let have = self.read(&want.keys().cloned().collect::<Vec<_>>())?;

@@ -14,7 +14,6 @@ use netferry_core::overlay::host::datagrams::Datagrams;
 use netferry_kernel::link::Link;
 use netferry_kernel::nft::{Copy, Notice, What};
 use netferry_kernel::route::Route;
-use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -337,7 +336,7 @@ impl<'k> Keeper<'k> {
     fn put_link_right(&self, objects: &Objects, link: Link, suspects: Suspects) -> Result<()> {
         let (kernel, mark, index) = (self.kernel, &self.mark, link.index);
         // A kernel that was booted without IPv6 can be given nothing of it, and everything else all the same.
-        let speaks_v6 = !kernel.sysctls().read(&[Key::disable_ipv6(&Of::All)])?.is_empty();
+        let speaks_v6 = kernel.sysctls().speaks_v6()?;
         let can_have = |ip: IpAddr| speaks_v6 || ip.is_ipv4();
         if suspects.link {
             // Compared with this link alone: others that carry our mark are not part of this plan.

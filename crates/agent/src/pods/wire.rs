@@ -76,6 +76,16 @@ impl End {
         }
     }
 
+    /// The same without what a kernel that was started without IPv6 cannot be given.
+    fn given_to(&self, kernel: &Kernel) -> Result<End> {
+        let mut end = self.clone();
+        if !kernel.sysctls().speaks_v6()? {
+            end.addresses.retain(|net| net.addr().is_ipv4());
+            end.routes.retain(|(to, _)| to.addr().is_ipv4());
+        }
+        Ok(end)
+    }
+
     fn host_mtu(&self) -> u32 {
         self.mtu.max(HOST_END)
     }
@@ -155,7 +165,7 @@ pub fn attach(host: &Kernel, inside: Namespace, end: &End) -> Result<(HostEnd, K
     detach(host, &end.link)?;
     let namespace = Arc::new(inside.try_clone()?);
     let pod = Kernel::inside(inside)?;
-    let made = make(host, &pod, namespace, end);
+    let made = make(host, &pod, namespace, &end.given_to(host)?);
     if made.is_err() {
         // The first refusal says more than one on the way back.
         let _ = detach(host, &end.link);
@@ -169,8 +179,14 @@ pub fn attach(host: &Kernel, inside: Namespace, end: &End) -> Result<(HostEnd, K
 /// first packets to the pod are dropped as nobody's. Nothing tells when it is done but the route that is there then.
 /// It is long before OVN is ready, so this finds it done.
 pub fn take_hold(pod: &Kernel, end: &End) -> Result<()> {
-    let mut missing: BTreeSet<IpNet> =
-        end.addresses.iter().map(IpNet::addr).filter(IpAddr::is_ipv6).map(IpNet::from).collect();
+    let mut missing: BTreeSet<IpNet> = end
+        .given_to(pod)?
+        .addresses
+        .iter()
+        .map(IpNet::addr)
+        .filter(IpAddr::is_ipv6)
+        .map(IpNet::from)
+        .collect();
     let filter =
         Filter { table: Some(LOCAL), family: Some(netferry_kernel::Family::V6), ..Filter::default() };
     let deadline = Instant::now() + TAKES_HOLD;
@@ -248,6 +264,7 @@ pub fn detach(host: &Kernel, link: &IfName) -> Result<()> {
 
 /// What of an end is not as it shall be; nothing when all is well.
 pub fn inspect(host: &Kernel, inside: Namespace, end: &End) -> Result<Vec<String>> {
+    let end = &end.given_to(host)?;
     let mut wrong = Vec::new();
     match host.links().named(&end.link)? {
         None => wrong.push(format!("the host's end {} is gone", end.link)),
