@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
 use netferry_lab::{Families, Lab, Options, Parts};
+use netferry_testkit::wait::until_blocking_for;
 
-use crate::bench::{options, said, until, up};
+use crate::bench::{PATIENCE, options, said, until, up};
+use crate::kubectl::field;
 use crate::one_machine::{Case, Guest, Machine, NODE, policies_hold};
 
 fn single_node(more: Options) -> Options {
@@ -36,11 +38,14 @@ fn what_needs_no_uplink_works_without_one_and_what_needs_it_follows_it() {
 
     // Another one, with other addresses: what leaves carries them, and what comes in is taken there.
     let (v4, v6) = ("172.30.9.9", "fd00:172:30::909");
-    let change = format!(
-        "ip link set eth0 up && ip addr add {v4}/16 dev eth0 && ip -6 addr add {v6}/64 dev eth0 nodad && \
-         ip route add default via 172.30.0.1 && ip -6 route add default via fd00:172:30::1"
-    );
-    said(lab, NODE, &["sh", "-c", &change]);
+    let on = |script: &str| said(lab, NODE, &["sh", "-c", script]);
+    on(&format!(
+        "ip -6 addr flush dev eth1 scope global && ip link set eth0 up && ip addr add {v4}/16 dev eth0 && \
+         ip route add default via 172.30.0.1"
+    ));
+    is_told(lab, Some("node-1: it has no IPv6 address"));
+    there.is_so("without IPv6", &in_the_box());
+    on(&format!("ip -6 addr add {v6}/64 dev eth0 nodad && ip -6 route add default via fd00:172:30::1"));
     let moved: Vec<Case> = [(false, v4), (true, v6)]
         .into_iter()
         .flat_map(|(six, new)| {
@@ -61,6 +66,29 @@ fn what_needs_no_uplink_works_without_one_and_what_needs_it_follows_it() {
         })
         .collect();
     there.is_so("with another uplink", &moved);
+    is_told(lab, None);
+
+    // Its network comes to overlap the pods': that is said, and what worked goes on.
+    on("ip addr add 10.244.200.7/16 dev eth0");
+    is_told(lab, Some("node-1: its network 10.244.0.0/16 overlaps the cluster range 10.244.0.0/16"));
+    there.is_so("with an uplink that overlaps", &moved);
+    on("ip addr del 10.244.200.7/16 dev eth0");
+    is_told(lab, None);
+}
+
+/// What the operator says of the cluster's state.
+fn conditions(lab: &Lab) -> String {
+    field(lab, "", "network.operator.openshift.io/cluster", ".status.conditions")
+}
+
+/// Waits until they say it, with the reason there is for it; or, of nothing, that they do not say it any more.
+fn is_told(lab: &Lab, what: Option<&str>) {
+    until_blocking_for(PATIENCE, &format!("the condition: {what:?}"), || {
+        let said = conditions(lab);
+        let told = said.contains("HostNetworkMisfit");
+        let so = what.map_or(!told, |what| told && said.contains(what));
+        if so { Ok(()) } else { Err(said) }
+    });
 }
 
 /// Everything of the uplink that somebody could have touched, line by line.

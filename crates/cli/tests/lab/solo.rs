@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use netferry_lab::meter::{Endpoint, Flow, Limits, Meter, Sizes, Traffic};
+use netferry_lab::meter::{Endpoint, Flow, Limits, Meter, Traffic};
 use netferry_lab::paths::in_lab::place;
 use netferry_lab::{Families, Lab, Options};
 
@@ -13,6 +13,19 @@ use crate::kubectl::{field, kubectl, pod, ready};
 
 const NODE: &str = "node-1";
 const CONFIG: &str = "/etc/cni/net.d/10-netferry.conflist";
+
+/// Says once to everybody on a link that here is a router, for half an hour.
+const ADVERTISE: &str = r#"perl -MSocket -e '
+    socket(S, AF_INET6, SOCK_RAW, 58) or die $!;
+    setsockopt(S, 41, 18, pack("i", 255)) or die $!; setsockopt(S, 41, 17, pack("i", $ARGV[0])) or die $!;
+    my $all = pack_sockaddr_in6(0, Socket::inet_pton(AF_INET6, "ff02::1"), $ARGV[0]);
+    send(S, pack("CCnCCnNN", 134, 0, 0, 64, 0, 1800, 0, 0), 0, $all) or die $!;
+    ' "$(ip -o link show dev eth0 | cut -d: -f1)""#;
+
+/// The default route the host learned from a router, without the time it has left.
+fn learned(lab: &Lab) -> String {
+    said(lab, NODE, &["sh", "-c", "ip -6 route show default proto ra | sed 's/ expires [0-9]*sec//'"])
+}
 
 /// `netferry solo`, where nobody else keeps it running.
 struct Solo(Child);
@@ -46,9 +59,15 @@ fn host(lab: &Lab) -> Vec<String> {
     let random = ["base_reachable_time", "stable_secret"];
     let text = said(lab, NODE, &["sh", "-c", ask]);
     let lines = text.lines().filter(|line| !random.iter().any(|word| line.contains(word)));
-    let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    // What a router said is good for a time, which runs.
+    let timeless = |line: &str| line.split(' ').filter(|word| !is_time(word)).collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = lines.map(|line| timeless(line.trim_end())).collect();
     lines.sort();
     lines
+}
+
+fn is_time(word: &str) -> bool {
+    word.strip_suffix("sec").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Packets of the host's own, to the world and back.
@@ -60,7 +79,7 @@ fn own_packets(lab: &Lab) -> Vec<Flow> {
         Flow::between(format!("host > {address}"), traffic, from, to).at_rate(50)
     };
     let world: Vec<_> = Families::Dual.outside().iter().map(|net| net.addr()).collect();
-    let kinds = [Traffic::Udp(Sizes::Full), Traffic::TCP];
+    let kinds = [Traffic::UDP, Traffic::TCP, Traffic::ICMP];
     world.iter().flat_map(|address| kinds.clone().map(|traffic| (*address, traffic))).map(flow).collect()
 }
 
@@ -75,7 +94,13 @@ fn a_machine_is_what_it_was_once_its_network_is_uninstalled_and_its_own_packets_
     let lab = up(&Options { single_node: true, families: Families::Dual, ..bare(1) });
     // What a cluster of somebody else's has: nothing of ours.
     kubectl(&lab, &["delete", "network.operator.openshift.io", "cluster"]);
-    let before = host(&lab);
+    // Its uplink has a router that advertises itself, and listens to it.
+    said(&lab, NODE, &["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/accept_ra"]);
+    until("the host learned a default route", || {
+        said(&lab, "router", &["sh", "-c", ADVERTISE]);
+        learned(&lab).contains("default via fe80:")
+    });
+    let (before, router) = (host(&lab), learned(&lab));
     let meter = Meter::start(own_packets(&lab)).expect("a meter");
 
     let plugin = ["--cni-plugin", "/opt/cni/bin/netferry-cni", "--cni-bin-dir", "/var/lib/cni/bin"];
@@ -91,6 +116,10 @@ fn a_machine_is_what_it_was_once_its_network_is_uninstalled_and_its_own_packets_
     assert_eq!(addresses.len(), 2, "{addresses:?}");
     let at = format!("{}:8080", addresses[0]);
     until("the pod answers", || ran(&lab, NODE, &["netferry", "lab-pod", "probe", &at]).status.success());
+    // A host that forwards forgets what routers said, unless it is told not to before.
+    let forwards = "cat /proc/sys/net/ipv6/conf/all/forwarding /proc/sys/net/ipv6/conf/eth0/accept_ra";
+    assert_eq!(said(&lab, NODE, &["sh", "-c", forwards]), "1\n2\n");
+    assert_eq!(learned(&lab), router);
     let asked = field(&lab, "", "network.operator.openshift.io/cluster", ".metadata.annotations");
     assert!(asked.contains("single-node"), "{asked}");
 
