@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use netferry_lab::kills::{self, Part};
+use netferry_lab::kills::{self, Killed, Part};
 use netferry_lab::meter::{Limits, Report};
 use netferry_lab::{Families, Options};
 
 use crate::Scenario;
-use crate::bench::{options, ran, until};
+use crate::bench::{PATIENCE, options, ran, until};
 use crate::notes::Notes;
 use crate::stage::Stage;
 
@@ -36,6 +36,8 @@ fn times(part: Part) -> usize {
     }
 }
 
+/// A service manager lets what ends again and again wait; what ran for this long is back at once.
+const STEADY: Duration = Duration::from_secs(11);
 const API_GONE_FOR: Duration = Duration::from_secs(60);
 
 async fn of_many(notes: &mut Notes) -> anyhow::Result<()> {
@@ -51,6 +53,7 @@ async fn of_one(notes: &mut Notes) -> anyhow::Result<()> {
     kill_all(notes, &stage, &parts);
 
     let node = stage.nodes[0].as_str();
+    in_any_order(notes, &stage, &parts);
     kills::take_api_away(&stage.lab).expect("the API goes");
     let began = Instant::now();
     stage.lab.power_cut(node).expect("the power fails");
@@ -70,6 +73,51 @@ async fn of_one(notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Everything is killed before anything is back, in orders nobody chose; at last the power fails behind it. The second
+/// time there is no API.
+fn in_any_order(notes: &mut Notes, stage: &Stage, parts: &[Part]) {
+    for (stride, without_api, power) in [(3, false, false), (5, true, false), (7, false, true)] {
+        let parts = parts.iter().filter(|part| !without_api || **part != Part::ApiServer);
+        let parts: Vec<Part> = parts.copied().collect();
+        if without_api {
+            kills::take_api_away(&stage.lab).expect("the API goes");
+        }
+        let order = (0..parts.len()).map(|turn| parts[turn * stride % parts.len()]);
+        let order: Vec<Part> = order.collect();
+        let killed: Vec<Killed> = order.iter().map(|part| killed(stage, *part)).collect();
+        if power {
+            stage.lab.power_cut(stage.nodes[0].as_str()).expect("the power fails");
+        } else {
+            for one in killed {
+                one.replaced(&stage.lab, PATIENCE).unwrap_or_else(|error| panic!("{}", error.chain()));
+            }
+        }
+        if without_api {
+            kills::bring_api_back(&stage.lab).expect("the API comes back");
+        }
+        stage.converges();
+        let order: Vec<&str> = order.into_iter().map(Part::word).collect();
+        let more = match (without_api, power) {
+            (true, _) => ", without the API",
+            (_, true) => ", then the power",
+            (false, false) => "",
+        };
+        notes.line("");
+        notes.line(format!("All at once, in this order: {}{more}. Everything came back.", order.join(", ")));
+    }
+}
+
+/// Kills one that may just be on its way back from the end of another.
+fn killed(stage: &Stage, part: Part) -> Killed {
+    let place = &part.places(&stage.nodes)[0];
+    let mut done = None;
+    until(&format!("there is a {} to kill", part.word()), || {
+        done = part.kill(&stage.lab, place).ok();
+        done.is_some()
+    });
+    done.expect("it was killed")
+}
+
 fn kill_all(notes: &mut Notes, stage: &Stage, parts: &[Part]) {
     notes.line("| killed | times | back after, at most | sent | lost | longest gap |");
     notes.line("| --- | --- | --- | --- | --- | --- |");
@@ -80,6 +128,9 @@ fn kill_all(notes: &mut Notes, stage: &Stage, parts: &[Part]) {
             for place in places.iter().cycle().take(count) {
                 slowest = slowest.max(stage.kill(part, place));
                 stage.pass(meter);
+                if places.len() == 1 && packets_wait_for(part) {
+                    std::thread::sleep(STEADY);
+                }
             }
         });
         let back = format!("{:.1} s", slowest.as_secs_f32());
@@ -112,6 +163,10 @@ fn kill_all(notes: &mut Notes, stage: &Stage, parts: &[Part]) {
         "Where the kernel has no datapath for the switch, as here, it stands still while its database is away: that is \
          the gap, and its sockets hold what comes meanwhile. Of the switch itself, what flows while it is away is lost.",
     );
+}
+
+fn packets_wait_for(part: Part) -> bool {
+    matches!(part, Part::SwitchDatabase | Part::Switch)
 }
 
 fn row(notes: &mut Notes, what: &str, count: usize, back: &str, report: &Report) {
