@@ -63,8 +63,8 @@ pub(crate) fn measure(program: &Path) -> anyhow::Result<String> {
     let met = |met: bool| if met { "met" } else { "not met" };
     let _ = writeln!(
         out,
-        "\nGoals: less than {} with 50 pods: {}; less than {} s: {}.",
-        megabytes(GOAL.0 / 1024),
+        "\nGoals: less than {} MB with 50 pods: {}; less than {} s: {}.",
+        GOAL.0 / 1_000_000,
         met(at_fifty < GOAL.0),
         GOAL.1.as_secs(),
         met(first < GOAL.1)

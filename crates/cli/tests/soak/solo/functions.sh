@@ -105,6 +105,8 @@ begin() {
 ---
 {apiVersion: v1, kind: Node, metadata: {name: vm}}
 END
+  kubectl patch node vm --subresource status --type merge -p \
+    '{"status": {"addresses": [{"type": "InternalIP", "address": "10.0.2.15"}]}}'
 }
 install() {
   "$netferry" solo install --kubeconfig "$api/kubeconfig" --timeout 15m -- \
