@@ -72,6 +72,8 @@ pub struct Machine {
     /// Further words for its kernel.
     words: Vec<String>,
     uplink: bool,
+    /// How many cards it has on a wire of their own.
+    cards: usize,
     restarts: bool,
 }
 
@@ -83,7 +85,7 @@ impl Machine {
             return Err(VmError::NoImage);
         }
         let image = String::from_utf8_lossy(&made.stdout).trim().into();
-        Ok(Machine { image, files: vec![], words: vec![], uplink: false, restarts: false })
+        Ok(Machine { image, files: vec![], words: vec![], uplink: false, cards: 0, restarts: false })
     }
 
     /// With a copy of a file of ours at an absolute path of its.
@@ -105,6 +107,13 @@ impl Machine {
     #[must_use]
     pub fn with_uplink(mut self) -> Machine {
         self.uplink = true;
+        self
+    }
+
+    /// With so many further network cards, all on one wire that leads nowhere.
+    #[must_use]
+    pub fn with_cards(mut self, cards: usize) -> Machine {
+        self.cards = cards;
         self
     }
 
@@ -164,6 +173,11 @@ impl Machine {
         }
         if self.uplink {
             all.extend(["-nic".to_owned(), UPLINK.to_owned()]);
+        }
+        for card in 0..self.cards {
+            let wire = format!("hubport,id=wire{card},hubid=0");
+            let device = format!("virtio-net-pci,netdev=wire{card},mac=52:54:00:00:01:{card:02x},romfile=");
+            all.extend(["-netdev".to_owned(), wire, "-device".to_owned(), device]);
         }
         let words = ["root=/dev/vda rw console=ttyS0 panic=-1 net.ifnames=0 mitigations=off".to_owned()];
         let words: Vec<String> = words.into_iter().chain(self.words.iter().cloned()).collect();

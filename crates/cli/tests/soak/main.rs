@@ -9,6 +9,7 @@ mod bench;
 #[path = "../lab/change.rs"]
 mod change;
 mod clusters;
+mod hosts;
 mod kernel_datapath;
 mod kernel_lab;
 mod kills;
@@ -62,6 +63,7 @@ const SCENARIOS: &[&Scenario] = &[
     &single_node::SCENARIO,
     &kernel_datapath::SCENARIO,
     &kernel_lab::SCENARIO,
+    &hosts::SCENARIO,
     &solo::SYSTEMD,
     &solo::NO_IPV6,
     &tampering::SCENARIO,
