@@ -106,7 +106,7 @@ fn what_was_configured_moves_as_it_is_and_what_links_make_themselves_stays() {
         learned.clone(),
         default_over(3, 7),
     ];
-    let Load { add, remove, routes, forget } = load(&eth0, &bridge, &addresses, &routes);
+    let Load { add, remove, routes, forget } = load(&eth0, &bridge, &addresses, &routes, true);
 
     assert_eq!(remove.len(), 4);
     assert!(add.iter().all(|a| a.link == 4));
@@ -123,19 +123,25 @@ fn what_was_configured_moves_as_it_is_and_what_links_make_themselves_stays() {
     // the first of them under the kernel's name, but of no address that would bring it along
     let expected = [("203.0.113.0/25", 0), ("0.0.0.0/0", 100)];
     assert_eq!(moved, expected.map(|(to, metric)| (to.to_owned(), Some(4), metric)));
-    assert_eq!(forget, [learned]);
+    assert_eq!(forget, std::slice::from_ref(&learned));
+
+    let learned = [Route { lifetime: Lifetime::Seconds(600), ..learned }];
+    let Load { routes, forget, .. } = load(&eth0, &bridge, &[], &learned, false);
+    let [(_, moved)] = routes.as_slice() else { panic!("{routes:?}") };
+    assert_eq!((moved.hops[0].link, moved.lifetime), (Some(4), Lifetime::Seconds(600)));
+    assert_eq!(forget, [], "what a network service made nobody makes again");
 }
 
 #[test]
 fn what_has_moved_already_is_not_moved_again_but_still_taken_off() {
     let (eth0, bridge) = (link(2, "eth0"), link(4, "br-ex"));
     let addresses = [address(2, "192.0.2.1/24"), address(4, "192.0.2.1/24")];
-    let left = load(&eth0, &bridge, &addresses, &[]);
+    let left = load(&eth0, &bridge, &addresses, &[], true);
     assert_eq!((left.add.len(), left.remove.len()), (0, 1));
-    assert!(load(&eth0, &bridge, &addresses[1..], &[default_over(4, 0)]).is_empty());
+    assert!(load(&eth0, &bridge, &addresses[1..], &[default_over(4, 0)], true).is_empty());
 
     let lease =
         |link, seconds| Address { valid: Lifetime::Seconds(seconds), ..address(link, "192.0.2.1/24") };
-    assert_eq!(load(&eth0, &bridge, &[lease(2, 60), lease(4, 5)], &[]).add.len(), 1, "it was renewed");
-    assert_eq!(load(&eth0, &bridge, &[lease(2, 5), lease(4, 60)], &[]).add.len(), 0);
+    assert_eq!(load(&eth0, &bridge, &[lease(2, 60), lease(4, 5)], &[], true).add.len(), 1, "it was renewed");
+    assert_eq!(load(&eth0, &bridge, &[lease(2, 5), lease(4, 60)], &[], true).add.len(), 0);
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use netferry_kernel::address::{Address, Lifetime};
 use netferry_kernel::link::{Link, Want};
 use netferry_kernel::route::{Kind, LOCAL, Route};
+use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects, Result};
 
 /// `IFA_PROTO` of an address that a router's advertisement brought.
@@ -42,7 +43,10 @@ impl Load {
 ///
 /// Addresses of the wire only, which every link makes for itself, stay. So do routes that come and go with an
 /// address. Everything else keeps what its configuration gave it: metrics, labels, lifetimes, who made it.
-pub fn load(from: &Link, to: &Link, addresses: &[Address], routes: &[Route]) -> Load {
+///
+/// `learns` says whether the kernel itself makes routes of what routers advertise, as it then does on the new link too.
+/// Where the host's network service does that, it knows nothing of the new link.
+pub fn load(from: &Link, to: &Link, addresses: &[Address], routes: &[Route], learns: bool) -> Load {
     let mut load = Load::default();
     for address in addresses.iter().filter(|a| a.link == from.index && moves(a)) {
         let there = addresses.iter().any(|a| a.link == to.index && a.net == address.net);
@@ -59,7 +63,7 @@ pub fn load(from: &Link, to: &Link, addresses: &[Address], routes: &[Route]) -> 
         {
             continue;
         }
-        if route.protocol == BY_ROUTER {
+        if learns && route.protocol == BY_ROUTER {
             load.forget.push(route.clone());
             continue;
         }
@@ -111,7 +115,10 @@ fn outlives(new: &Address, old: &Address) -> bool {
 
 /// What is still to be moved, now.
 pub fn observe(kernel: &Kernel, from: &Link, to: &Link) -> Result<Load> {
-    Ok(load(from, to, &kernel.addresses().observe()?, &kernel.routes().observe()?))
+    let accepts = Key::accept_ra(&Of::Link(from.name.clone()));
+    let learns =
+        kernel.sysctls().read(std::slice::from_ref(&accepts))?.get(&accepts).is_none_or(|value| value != "0");
+    Ok(load(from, to, &kernel.addresses().observe()?, &kernel.routes().observe()?, learns))
 }
 
 /// Puts the addresses on the new link too. While that is switched off nobody hears of it.

@@ -4,6 +4,7 @@
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
+use netferry_agent::host_init::prepare;
 use netferry_agent::sizes;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_kernel::address::{Address, Lifetime};
@@ -13,7 +14,8 @@ use netferry_kernel::{Family, Kernel, Objects};
 use rustix::net::sockopt::{self, Ipv6PathMtuDiscovery};
 use rustix::net::{self, AddressFamily, SendFlags, SocketType, ipproto};
 
-use crate::world::{Wire, name, run, until};
+use crate::init::options;
+use crate::world::{Switch, Wire, name, run, until};
 
 const OUTSIDE: &str = "2001:db8:ffff::1";
 const ON_THE_WIRE: &str = "2001:db8:30::99";
@@ -73,8 +75,12 @@ impl Says {
 }
 
 fn routes(kernel: &Kernel, to: &str) -> Vec<Route> {
+    routes_over(kernel, "eth0", to)
+}
+
+fn routes_over(kernel: &Kernel, link: &str, to: &str) -> Vec<Route> {
     let to: ipnet::IpNet = to.parse().unwrap();
-    let link = kernel.links().named(&name("eth0")).unwrap().unwrap().index;
+    let link = kernel.links().named(&name(link)).unwrap().unwrap().index;
     let on_it = |route: &Route| route.hops.iter().any(|hop| hop.link == Some(link));
     kernel.routes().observe().unwrap().into_iter().filter(|route| route.to == to && on_it(route)).collect()
 }
@@ -200,4 +206,17 @@ async fn a_route_that_a_network_service_made_of_an_advertisement_is_held_and_sti
     take(envelope(1500, 9000));
     assert_eq!(shown(), Ok((None, true, 9)), "held by its interface");
     assert!(!lets_out(&wire.host, OUTSIDE, 1501));
+}
+
+#[tokio::test]
+async fn a_route_that_a_network_service_made_of_an_advertisement_moves_to_the_bridge_and_still_ends() {
+    let wire = listening().await;
+    set(&wire.host, Key::accept_ra(&Of::Link(name("eth0"))), "0");
+    run(&wire.host, "ip -6 route add default via fe80::1 dev eth0 proto ra metric 100 expires 600");
+    let switch = Switch::start(&wire.host).await;
+    prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+    assert_eq!(routes(&wire.host, "::/0"), []);
+    let moved = routes_over(&wire.host, "br-ex", "::/0");
+    let [route] = moved.as_slice() else { panic!("{moved:?}") };
+    assert!(route.protocol == 9 && matches!(route.lifetime, Lifetime::Seconds(1..=600)), "{route:?}");
 }
