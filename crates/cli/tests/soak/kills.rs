@@ -178,11 +178,12 @@ fn row(notes: &mut Notes, what: &str, count: usize, back: &str, report: &Report)
 }
 
 /// What the absence of something that carries packets may cost: those that come meanwhile, and until its flows are
-/// back.
+/// back. A stream waits twice as long before each time it tries again, so its last wait is as long as all before it.
 fn absence(report: &Report, away: Duration) -> Limits {
     let a_second = report.totals.sent as f64 * 1000.0 / report.elapsed_ms as f64;
-    let lost = a_second * (away + Duration::from_secs(1)).as_secs_f64();
-    Limits { lost: lost as u64, gap: Some(away + Duration::from_secs(2)) }
+    let until_flows_are_back = away + Duration::from_secs(1);
+    let lost = a_second * until_flows_are_back.as_secs_f64();
+    Limits { lost: lost as u64, gap: Some(until_flows_are_back * 2 + Duration::from_millis(500)) }
 }
 
 fn judge(notes: &mut Notes, what: &str, report: &Report, limits: Limits) {
