@@ -247,10 +247,11 @@ impl Parts {
                 epoch = booted.epoch,
                 "what the node runs is what it is told; taken over without a restart"
             );
-            self.running.set(booted).map_err(Trouble::Running)?;
+            // In this order: once the epoch is taken over, nobody comes here again.
             if forget {
                 crate::boot::forget(&self.disk)?;
             }
+            self.running.set(booted).map_err(Trouble::Running)?;
         }
         Ok(())
     }

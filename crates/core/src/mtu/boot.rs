@@ -126,7 +126,8 @@ pub fn quiet(booted: &Booted, path: &str, new: Option<&[u8]>) -> bool {
 pub struct CatchUp {
     /// What to write under `/run`, and to report.
     pub booted: Booted,
-    /// Whether to forget the size before the change: it has ended.
+    /// Whether to forget the size before the change: it has ended. To be done first: once [`CatchUp::booted`] is written
+    /// nothing more is to be taken over, and what was kept would be taken for the size before the next change.
     pub forget: bool,
 }
 
