@@ -55,15 +55,15 @@ docs: ## rustdoc, man pages and shell completions, under target/
 	@echo "target/doc, target/man, target/completions"
 
 .PHONY: bench
-bench: need-root ## API server, attaching pods, a large cluster, changes; writes docs/bench.md (builds for release, minutes; needs root)
+bench: need-root ## API server, attaching pods, a large cluster, changes, the operator; writes docs/bench.md (builds for release, minutes; needs root)
 	@scripts/setup
 	$(CARGO) build --release -p netferry-cli -p netferry-cni
 	@assets="$$(scripts/kube-assets)" && \
 		target="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')" && \
 		NETFERRY="$$target/release/netferry" && NETFERRY_KUBE_ASSETS="$$assets" && \
 		page="$(CURDIR)/docs/bench.md" && export NETFERRY NETFERRY_KUBE_ASSETS && \
-		$(CARGO) bench -p netferry-apiserver -p netferry-lab -p netferry-agent \
-			--bench side_by_side --bench node --bench scale -- --write "$$page"
+		$(CARGO) bench -p netferry-apiserver -p netferry-lab -p netferry-agent -p netferry-operator \
+			--bench side_by_side --bench node --bench scale --bench change -- --write "$$page"
 
 .PHONY: lab
 lab: need-root ## a cluster of three nodes on this machine, until `netferry lab down` (needs root)

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
@@ -185,14 +184,12 @@ pub fn understood(seen: &MtuObserved) -> Result<Observed, NotObserved> {
 /// `target`, the one its pool is told. `epoch` knows that of a configuration by its name.
 pub fn facts(
     machine: &Machine,
-    meta: &ObjectMeta,
+    observed: Option<Observed>,
     target: Option<&String>,
     epoch: impl FnOnce(&String) -> Option<u64>,
 ) -> NodeFacts {
     let node = &machine.node;
     let done = node.current.as_ref().filter(|current| node.is_done() && Some(*current) == target);
-    // What cannot be read was not said; the node is waited for, and named.
-    let observed = observed(meta.annotations.as_ref()).ok().flatten();
     NodeFacts { done: done.and_then(epoch), observed }
 }
 

@@ -280,7 +280,12 @@ mod tests {
         );
         let first = printed_status(
             &object,
-            &status::status(&pool(&object).unwrap(), &[], Some("no"), &BTreeMap::new()),
+            &status::status::<netferry_core::rollout::pool::Node>(
+                &pool(&object).unwrap(),
+                &[],
+                Some("no"),
+                &BTreeMap::new(),
+            ),
             &at(1),
         );
         assert_eq!(first.configuration, object.spec.configuration, "no node is behind");
@@ -288,7 +293,12 @@ mod tests {
         object.status = Some(first.clone());
         let second = printed_status(
             &object,
-            &status::status(&pool(&object).unwrap(), &[], None, &BTreeMap::new()),
+            &status::status::<netferry_core::rollout::pool::Node>(
+                &pool(&object).unwrap(),
+                &[],
+                None,
+                &BTreeMap::new(),
+            ),
             &at(2),
         );
         let of = |status: &MachineConfigPoolStatus, kind: &str| {

@@ -101,8 +101,9 @@ impl Seen {
             let Some(machine) = machine else { continue };
             let found = membership(&only, &machine.node.labels);
             let target = found.pool().and_then(|pool| pool.target.as_ref());
-            let facts =
-                translate::facts(&machine, &object.metadata, target, |name| epochs.get(name).copied());
+            // What cannot be read was not said; the node is waited for, and named.
+            let observed = translate::observed(object.metadata.annotations.as_ref()).ok().flatten();
+            let facts = translate::facts(&machine, observed, target, |name| epochs.get(name).copied());
             let pool = found.pool().map(|pool| pool.name.clone());
             nodes.insert(machine.node.name.clone(), SeenNode { object, machine, facts, pool, wrong });
         }

@@ -1,5 +1,6 @@
 //! Which nodes of a pool are told to move next.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pool::{Identity, Node, Pool};
@@ -53,8 +54,14 @@ pub enum NotNow {
 /// away for whatever reason.
 ///
 /// `nodes` are the pool's, `operator` is the node this is decided on, `held` is why whatever is rolled out says to wait.
-pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
-    let by_identity: BTreeMap<Identity, &Node> = nodes.iter().map(|node| (node.identity(), node)).collect();
+pub fn choose<N: Borrow<Node>>(
+    pool: &Pool,
+    nodes: &[N],
+    operator: Option<&NodeName>,
+    held: Option<&str>,
+) -> Choice {
+    let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
+    let by_identity: BTreeMap<Identity, &Node> = nodes.iter().map(|node| (node.identity(), *node)).collect();
     let Some(target) = pool.target.as_deref() else {
         return Choice { taken: pool.taken.clone(), ..Choice::default() };
     };
@@ -73,12 +80,12 @@ pub fn choose(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Op
     if stopped.is_none() {
         tell.extend(taken.iter().filter(|taken| !told(by_identity[taken])).map(|taken| taken.name.clone()));
     }
-    let failing = |node: &&Node| told(node) && node.is_failing();
+    let failing = |node: &Node| told(node) && node.is_failing();
     let mut busy: BTreeSet<NodeName> = taken.iter().map(|taken| taken.name.clone()).collect();
     busy.extend(nodes.iter().filter(|n| n.is_unavailable() || failing(n)).map(|n| n.name.clone()));
     let mut left = BTreeMap::new();
     let mut candidates: Vec<&Node> = Vec::new();
-    let others: Vec<&Node> = nodes.iter().filter(|n| !told(n) && !taken.contains(&n.identity())).collect();
+    let others = nodes.iter().filter(|n| !told(n) && !taken.contains(&n.identity())).copied();
     for node in others {
         match &stopped {
             Some(why) => _ = left.insert(node.name.clone(), why.clone()),

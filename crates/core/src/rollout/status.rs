@@ -1,5 +1,6 @@
 //! How far a pool is.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use super::pool::{Node, Pool};
@@ -56,18 +57,22 @@ pub enum ConditionKind {
 
 /// The status of a pool with these nodes; `render` is why its configurations cannot be merged, if they cannot, and
 /// `blocking` what nodes wait for that are being drained.
-pub fn status(
+pub fn status<N: Borrow<Node>>(
     pool: &Pool,
-    nodes: &[Node],
+    nodes: &[N],
     render: Option<&str>,
     blocking: &BTreeMap<NodeName, String>,
 ) -> PoolStatus {
+    let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     let target = pool.target.clone().unwrap_or_default();
-    let updated: Vec<&Node> =
-        nodes.iter().filter(|n| n.is_done() && n.desired.is_some() && n.desired == pool.target).collect();
+    let updated: Vec<&Node> = nodes
+        .iter()
+        .copied()
+        .filter(|n| n.is_done() && n.desired.is_some() && n.desired == pool.target)
+        .collect();
     let ready = updated.iter().filter(|node| node.is_ready()).count();
     let unavailable = nodes.iter().filter(|node| node.is_unavailable()).count();
-    let failed: Vec<&Node> = nodes.iter().filter(|node| node.is_degraded()).collect();
+    let failed: Vec<&Node> = nodes.iter().copied().filter(|node| node.is_degraded()).collect();
     let all =
         pool.target.is_some() && updated.len() == nodes.len() && ready == nodes.len() && unavailable == 0;
     let completed = all && pool.finished != pool.target;

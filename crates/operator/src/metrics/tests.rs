@@ -3,7 +3,7 @@ use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, 
 use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
-use netferry_core::rollout::pool::{MaxUnavailable, Pool as Told};
+use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool as Told};
 use netferry_core::rollout::status::status;
 
 use super::*;
@@ -103,7 +103,11 @@ fn pool(name: &str) -> Told {
 fn whatever_a_name_holds_a_scraper_can_read_the_page() {
     let metrics = Metrics::default();
     let odd = "a\"b\\c\nd";
-    metrics.pool(odd, &status(&pool(odd), &[], None, &BTreeMap::new()), [Progress::Waiting].into_iter());
+    metrics.pool(
+        odd,
+        &status::<Node>(&pool(odd), &[], None, &BTreeMap::new()),
+        [Progress::Waiting].into_iter(),
+    );
     let shall = r#"netferry_pool_progress{pool="a\"b\\c\nd",progress="waiting"} 1"#;
     assert_eq!(lines(&metrics, "netferry_pool_progress"), [shall]);
     assert_eq!(lines(&metrics, "netferry_pool_machines").len(), 5);
@@ -123,7 +127,7 @@ fn who_no_longer_leads_says_nothing_of_the_cluster_and_keeps_its_counts() {
     metrics.round();
     metrics.failed();
     metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None);
-    metrics.pool("worker", &status(&pool("worker"), &[], None, &BTreeMap::new()), std::iter::empty());
+    metrics.pool("worker", &status::<Node>(&pool("worker"), &[], None, &BTreeMap::new()), std::iter::empty());
     metrics.drains(&BTreeMap::from([(name("a"), "a pod is ending".to_owned())]));
     assert_eq!(lines(&metrics, "netferry_drain_blocked"), ["netferry_drain_blocked{node=\"a\"} 1"]);
     metrics.leading(false);

@@ -12,7 +12,8 @@ use netferry_api::overlay::annotations::{
     GatewayRouterLrpIfAddrs, HostCidrs, LeaderTerm, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
     TransitSwitchPortIfAddr,
 };
-use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
+use netferry_api::overlay::conditions::OperatorConditionType as Kind;
+use netferry_api::overlay::{ConfigNetwork, OperatorCondition, OperatorNetwork, SINGLETON};
 use netferry_translate::applicant::lacks_address;
 use tokio::time::Instant;
 use tracing::warn;
@@ -26,6 +27,9 @@ struct Traits {
     annotations: Vec<Option<String>>,
     lacks_address: bool,
 }
+
+/// What the overlay's controller says of it.
+const CONDITIONS: [Kind; 4] = [Kind::Degraded, Kind::Available, Kind::Progressing, Kind::Upgradeable];
 
 const KEYS: [&str; 8] = [
     HostCidrs::KEY,
@@ -48,9 +52,34 @@ impl Traits {
     }
 }
 
+/// What of the operator's `Network` a decision depends on, and what was said of it: its status tells every step of a
+/// change of MTU too, and each look is at all nodes.
+#[derive(Clone, PartialEq, Debug)]
+struct Wanted {
+    uid: Option<String>,
+    generation: Option<i64>,
+    annotations: BTreeMap<String, String>,
+    conditions: Vec<OperatorCondition>,
+}
+
+impl Wanted {
+    fn of(network: &OperatorNetwork) -> Wanted {
+        let said = network.status.iter().flat_map(|status| &status.conditions);
+        let of_the_overlay =
+            |one: &&OperatorCondition| CONDITIONS.iter().any(|kind| kind.as_str() == one.type_);
+        Wanted {
+            uid: network.uid(),
+            generation: network.metadata.generation,
+            annotations: network.annotations().clone(),
+            conditions: said.filter(of_the_overlay).cloned().collect(),
+        }
+    }
+}
+
 enum Change {
     Node(Box<watcher::Event<Node>>),
-    Network,
+    Wanted(Box<watcher::Event<OperatorNetwork>>),
+    Published,
     Failed(watcher::Error),
 }
 
@@ -62,6 +91,7 @@ const UNADDRESSED: Duration = Duration::from_secs(10);
 pub(crate) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
     nodes: Followed<Traits>,
+    wanted: Followed<Wanted>,
     /// Nodes without an address, and since when that is known.
     unaddressed: BTreeMap<String, Instant>,
 }
@@ -74,19 +104,25 @@ impl Watches {
             .map(|event| event.map_or_else(Change::Failed, |event| Change::Node(Box::new(event))));
         let wanted = watcher(Api::<OperatorNetwork>::all(client.clone()), the_one.clone())
             .default_backoff()
-            .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
+            .map(|event| event.map_or_else(Change::Failed, |event| Change::Wanted(Box::new(event))));
         let published = watcher(Api::<ConfigNetwork>::all(client.clone()), the_one)
             .default_backoff()
-            .map(|event| event.map_or_else(Change::Failed, |_| Change::Network));
+            .map(|event| event.map_or_else(Change::Failed, |_| Change::Published));
         let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
-        Watches { streams, nodes: Followed::new(), unaddressed: BTreeMap::new() }
+        let (nodes, wanted) = (Followed::new(), Followed::new());
+        Watches { streams, nodes, wanted, unaddressed: BTreeMap::new() }
     }
 
     /// Waits for a change that may change a decision.
     pub(crate) async fn changed(&mut self) {
         while let Some(change) = self.streams.next().await {
             match change {
-                Change::Network => return,
+                Change::Published => return,
+                Change::Wanted(event) => {
+                    if self.wanted.note(*event, Wanted::of) {
+                        return;
+                    }
+                }
                 Change::Node(event) => {
                     if self.nodes.note(*event, Traits::of) {
                         return;

@@ -65,10 +65,9 @@ impl Drains {
 impl Rollout {
     /// Does what nodes ask for, as far as it can be done now. Says when to look again.
     pub(super) async fn drain(&mut self, world: &World) -> Result<Option<Duration>, RoundError> {
-        self.drains.0.retain(|name, drain| {
-            let seen = world.nodes.iter().find(|seen| seen.machine.node.name == *name);
-            seen.is_some_and(|seen| seen.machine.asked.as_ref() == Some(&drain.request))
-        });
+        let asks = |seen: &'_ Seen| Some((seen.machine.node.name.clone(), seen.machine.asked.clone()?));
+        let asked: BTreeMap<NodeName, Request> = world.nodes.iter().filter_map(asks).collect();
+        self.drains.0.retain(|name, drain| asked.get(name) == Some(&drain.request));
         let mut again = None;
         let mut failed = None;
         for seen in &world.nodes {

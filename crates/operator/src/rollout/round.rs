@@ -35,7 +35,7 @@ impl Rollout {
         let api = Api::<ConfigNetwork>::all(self.client.clone());
         let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
         let mut world = self.look(news).await?;
-        let running = world.nodes.iter().any(|seen| mtu::runs(&seen.object));
+        let running = world.nodes.iter().any(|seen| seen.traits.runs);
         let found = match applied {
             Applied::Is { record, version, since } => Some((record, Some(version), since)),
             Applied::Unreadable(wrong) => return self.stuck(&network, world, &wrong).await,

@@ -1,6 +1,7 @@
 //! What the controller sees of the API: nodes and configurations as they come in, and what is worth a look.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
@@ -8,35 +9,48 @@ use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
-use netferry_api::annotation::Annotation;
-use netferry_api::mtu::{MtuObserved, MtuProbes};
-use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::error::chain;
-use netferry_translate::machine::{Machine, machine};
+use netferry_core::mtu::plan::Observed;
+use netferry_core::mtu::probe::Report;
+use netferry_translate::machine::{Machine, understood};
+use netferry_translate::{mtu as translate, probe};
 use tracing::warn;
 
 use crate::follow::Followed;
+use crate::mtu;
 
-/// What of a node a decision depends on.
-#[derive(Clone, PartialEq, Eq)]
-struct Traits {
-    machine: Result<Machine, String>,
-    observed: Option<String>,
-    probes: Option<String>,
-    runs: bool,
+/// What of a node a decision depends on, read once for every version of it that says something else.
+#[derive(PartialEq, Eq)]
+pub(super) struct Traits {
+    /// What it says; nothing of a node without a name.
+    pub(super) machine: Option<Arc<Machine>>,
+    /// What it says that cannot be understood.
+    pub(super) wrong: Vec<String>,
+    /// What it reports to run.
+    pub(super) observed: Option<Observed>,
+    /// What it found out about the ways to others.
+    pub(super) report: Option<Report>,
+    /// Whether it has a place in the network.
+    pub(super) runs: bool,
 }
 
 impl Traits {
     fn of(node: &Node) -> Traits {
-        let annotations = node.annotations();
-        Traits {
-            machine: machine(node).map_err(|wrong| wrong.to_string()),
-            observed: annotations.get(MtuObserved::KEY).cloned(),
-            probes: annotations.get(MtuProbes::KEY).cloned(),
-            runs: annotations.contains_key(NodeSubnets::KEY),
-        }
+        let (machine, wrong) = understood(node);
+        let mut wrong = Vec::from_iter(wrong);
+        let annotations = node.metadata.annotations.as_ref();
+        let mut noted = |problem: &dyn Display| wrong.push(format!("node {}: {problem}", node.name_any()));
+        let observed = translate::observed(annotations).unwrap_or_else(|problem| {
+            noted(&problem);
+            None
+        });
+        let report = probe::report(annotations).unwrap_or_else(|problem| {
+            noted(&problem);
+            None
+        });
+        Traits { machine: machine.map(Arc::new), wrong, observed, report, runs: mtu::runs(node) }
     }
 }
 
@@ -49,7 +63,7 @@ enum Change {
 
 /// Nodes and configurations, each by name.
 pub(super) struct News {
-    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) nodes: Vec<(Arc<Node>, Arc<Traits>)>,
     pub(super) configs: BTreeMap<String, Arc<MachineConfig>>,
 }
 
@@ -61,7 +75,7 @@ pub(super) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
     nodes: Store<Node>,
     configs: Store<MachineConfig>,
-    followed: Followed<Traits>,
+    followed: Followed<Arc<Traits>>,
     /// Whether configurations were seen whole once.
     configs_seen: bool,
 }
@@ -100,8 +114,13 @@ impl Watches {
 
     /// What is known now.
     pub(super) fn news(&self) -> News {
-        let mut nodes = self.nodes.state();
-        nodes.sort_by_key(|node| node.name_any());
+        let known = self.followed.known();
+        let read = |node: Arc<Node>| {
+            let traits = known.get(node.metadata.name.as_ref()?)?.clone();
+            Some((node, traits))
+        };
+        let mut nodes: Vec<_> = self.nodes.state().into_iter().filter_map(read).collect();
+        nodes.sort_by(|(one, _), (other, _)| one.metadata.name.cmp(&other.metadata.name));
         let configs = self.configs.state().into_iter().map(|config| (config.name_any(), config)).collect();
         News { nodes, configs }
     }
@@ -110,7 +129,7 @@ impl Watches {
     pub(super) async fn changed(&mut self) {
         while let Some(change) = self.streams.next().await {
             let worth = match change {
-                Change::Node(event) => self.followed.note(*event, Traits::of),
+                Change::Node(event) => self.followed.note(*event, |node| Arc::new(Traits::of(node))),
                 Change::Config { whole } => {
                     self.configs_seen |= whole;
                     true

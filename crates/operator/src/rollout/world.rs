@@ -13,11 +13,11 @@ use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
-use netferry_translate::machine::{Machine, understood};
-use netferry_translate::{machine_config, mtu as translate, pool as pools, probe};
+use netferry_translate::machine::Machine;
+use netferry_translate::{machine_config, mtu as translate, pool as pools};
 
 use super::Rollout;
-use super::watch::News;
+use super::watch::{News, Traits};
 use crate::report::Told;
 use crate::round::{RoundError, read};
 
@@ -26,7 +26,9 @@ pub(super) struct Seen {
     /// The object.
     pub(super) object: Arc<ApiNode>,
     /// What it says.
-    pub(super) machine: Machine,
+    pub(super) machine: Arc<Machine>,
+    /// What of it a decision depends on.
+    pub(super) traits: Arc<Traits>,
     /// Its pool, by name; nothing for a node in none, or in several.
     pub(super) pool: Option<String>,
 }
@@ -62,8 +64,8 @@ pub(super) struct World {
 
 impl World {
     /// The nodes of a pool.
-    pub(super) fn of_pool(&self, pool: &str) -> Vec<Node> {
-        self.members(pool).map(|seen| seen.machine.node.clone()).collect()
+    pub(super) fn of_pool<'a>(&'a self, pool: &'a str) -> Vec<&'a Node> {
+        self.members(pool).map(|seen| &seen.machine.node).collect()
     }
 
     pub(super) fn members<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Seen> {
@@ -78,19 +80,20 @@ impl World {
         let of = |seen: &Seen| {
             let node = &seen.machine.node;
             let target = seen.pool.as_deref().and_then(|pool| targets.get(pool).copied().flatten());
-            (node.name.clone(), translate::facts(&seen.machine, &seen.object.metadata, target, epoch))
+            (node.name.clone(), translate::facts(&seen.machine, seen.traits.observed, target, epoch))
         };
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
     }
 
     /// What nodes found out about the ways between them, and what it means for a change.
     pub(super) fn probes(&self, record: &Record) -> Probes {
+        if record.change.is_none() {
+            return Probes::default();
+        }
         let all = || self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
         let nodes = all().map(|seen| (seen.machine.node.name.clone(), seen.machine.node.uid.clone()));
-        let reports = all().filter_map(|seen| {
-            let report = probe::report(seen.object.metadata.annotations.as_ref()).ok()??;
-            Some((seen.machine.node.name.clone(), report))
-        });
+        let reports =
+            all().filter_map(|seen| Some((seen.machine.node.name.clone(), seen.traits.report.clone()?)));
         judge(record, &nodes.collect(), &reports.collect())
     }
 
@@ -114,23 +117,16 @@ impl World {
         }
     }
 
-    fn add_node(&mut self, object: Arc<ApiNode>, pools: &[Pool]) {
+    fn add_node(&mut self, object: Arc<ApiNode>, traits: Arc<Traits>, pools: &[Pool]) {
         let about = || object.object_ref(&());
-        let unusable = |note: String| Told::warning(about(), "ReadNode", "NodeAnnotationUnusable", note);
-        let (machine, wrong) = understood(&object);
-        self.told.extend(wrong.map(unusable));
-        let Some(machine) = machine else { return };
-        let annotations = object.metadata.annotations.as_ref();
-        let observed = translate::observed(annotations).err().map(|wrong| wrong.to_string());
-        let found = probe::report(annotations).err().map(|wrong| wrong.to_string());
-        for wrong in observed.into_iter().chain(found) {
-            self.told.push(unusable(format!("node {}: {wrong}", machine.node.name)));
-        }
+        let unusable = |note: &String| Told::warning(about(), "ReadNode", "NodeAnnotationUnusable", note);
+        self.told.extend(traits.wrong.iter().map(unusable));
+        let Some(machine) = traits.machine.clone() else { return };
         let found = membership(pools, &machine.node.labels);
         let odd = odd(&machine.node.name, &found);
         self.told.extend(odd.map(|note| Told::warning(about(), "SelectNodes", "PoolsOverlap", note)));
         let pool = found.pool().map(|pool| pool.name.clone());
-        self.nodes.push(Seen { object, machine, pool });
+        self.nodes.push(Seen { object, machine, traits, pool });
     }
 }
 
@@ -144,8 +140,8 @@ impl Rollout {
             world.add_pool(object);
         }
         let pools: Vec<Pool> = world.pools.iter().map(|seen| seen.pool.clone()).collect();
-        for object in news.nodes {
-            world.add_node(object, &pools);
+        for (object, traits) in news.nodes {
+            world.add_node(object, traits, &pools);
         }
         Ok(world)
     }
