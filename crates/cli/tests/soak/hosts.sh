@@ -128,13 +128,16 @@ off() {
   ip link del bond0 2> /dev/null || true
 }
 
-# Until the owner has brought the uplink up.
+# Lets the owner bring the uplink up. One that had to wait for the processor for half a minute gives up on a link, and is
+# then told to try again.
 online() {
+  start_owner "$1"
   tries=0
   until [ -n "$(ip -4 route show default)" ] && [ -n "$(ip -6 route show default)" ] &&
     [ -z "$(ip -6 addr show dev "$up" tentative)" ]; do
     tries=$((tries + 1))
-    [ $tries -lt 240 ] || { echo "$up is not up:"; ip addr; ip route; journalctl -n 40 --no-pager; exit 1; }
+    [ $tries -lt 600 ] || { echo "$up is not up:"; ip addr; ip route; journalctl -n 40 --no-pager; exit 1; }
+    [ $((tries % 200)) != 0 ] || start_owner "$1"
     sleep 0.5
   done
 }
@@ -160,8 +163,7 @@ begin() {
   printf 'auto lo\niface lo inet loopback\n' > /etc/network/interfaces
   uplink_of "$2"
   "by_$(echo "$1" | tr 'A-Z-' 'a-z_')" "$2"
-  start_owner "$1"
-  online
+  online "$1"
   seen "$1" "${3:-$2}" before
   echo TARGET_MTU=9000 | write $told
 }
@@ -171,14 +173,14 @@ change() {
   begin "$1" "$2"
   prepare
   seen "$1" "$2" first-boot
-  off && start_owner "$1" && online
+  off && online "$1"
   seen "$1" "$2" brought-up
   prepare
   seen "$1" "$2" second-boot
-  start_owner "$1" && online
+  online "$1"
   seen "$1" "$2" owner-restarted
   rm $told
-  off && start_owner "$1" && online && prepare
+  off && online "$1" && prepare
   seen "$1" "$2" after
 }
 
