@@ -77,6 +77,12 @@ fn run(notes: &mut Notes) -> anyhow::Result<()> {
             notes.problem(problem);
         }
     }
+    notes.line("");
+    notes.line(
+        "In order: before; the first boot that is told; what the service alone brings up at the next boot, before \
+         host-init; that boot; the service restarted, whose routes an agent would hold; a boot that is told nothing any \
+         more. Where power was cut, without the two of the service alone. Links are the uplink and all it stands on.",
+    );
     for (owner, shape, steps) in EXPECTED {
         let seen = all.iter().filter(|seen| (seen.owner, seen.shape) == (*owner, *shape)).count();
         if seen != *steps {
