@@ -113,12 +113,13 @@ async fn a_new_container_of_a_pod_takes_its_port_and_address_and_the_old_ones_de
     // a pod of the same name that comes after
     world.api().delete("a", &kube::api::DeleteParams::default().grace_period(0)).await.unwrap();
     let next_uid = world.pod("a").await;
+    // Answered once the agent has heard of it; until then the one before is the pod of that name.
+    let next = world.sandbox("a", &next_uid);
+    let result = next.add().await;
     let stale = world.sandbox("a", &uid);
     let error = stale.ask("ADD").await.unwrap_err();
     assert_eq!(error["code"], 3, "{error}");
     assert!(message(&error).contains(&next_uid) && message(&error).contains(&uid), "{error}");
-    let next = world.sandbox("a", &next_uid);
-    let result = next.add().await;
     assert_eq!(world.logical_port("a").unwrap().options["iface-id-ver"], next_uid);
     new.del().await;
     assert_eq!(next.check(&result).await, Ok(Value::Null));
