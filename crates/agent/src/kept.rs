@@ -34,3 +34,14 @@ pub(crate) fn write(directory: &Path, name: &str, what: &impl Serialize) -> io::
     fs::rename(&new, directory.join(name))?;
     File::open(directory)?.sync_all()
 }
+
+/// Removes a file; one that is not there is removed.
+///
+/// # Errors
+/// If it cannot be.
+pub(crate) fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

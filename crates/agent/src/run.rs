@@ -34,8 +34,10 @@ use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
 use crate::{facts, host, host_init, leave, machine, probe, sizes, switch};
 
-/// How often what the host forwards is written at most: to disk, for the next boot, and for the next agent of this one.
-const REMEMBER_EVERY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(100));
+/// How often what the host forwards is written to disk at most, for the next boot.
+const TO_DISK_EVERY: Duration = Duration::from_secs(2);
+/// How often it is written at most for the next agent of this boot.
+const TO_RUN_EVERY: Duration = Duration::from_millis(100);
 /// How often it is seen to that the CNI configuration is there.
 const CONFIG_EVERY: Duration = Duration::from_secs(10);
 
@@ -123,7 +125,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
     let paths = &agent.config.paths;
-    for (directory, every) in [(&paths.data, REMEMBER_EVERY.0), (&paths.run, REMEMBER_EVERY.1)] {
+    for (directory, every) in [(&paths.data, TO_DISK_EVERY), (&paths.run, TO_RUN_EVERY)] {
         tasks.spawn(remember(agent.outlook.forward.subscribe(), directory.clone(), every));
     }
     if datapath == Datapath::Userspace {

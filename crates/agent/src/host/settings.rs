@@ -115,10 +115,7 @@ pub fn restore(kernel: &Kernel, run: &Path) -> Result<(), SettingsError> {
         now.iter_mut().for_each(|(key, value)| value.clone_from(&part[key].before));
         sysctls.apply(&now)?;
     }
-    match std::fs::remove_file(run.join(FILE)) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(unkept(run, source)),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    kept::remove(&run.join(FILE)).map_err(|source| unkept(run, source))
 }
 
 fn read(run: &Path) -> Result<Note, SettingsError> {

@@ -1,6 +1,5 @@
 //! What host-init did at this boot, for whoever comes after it.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -78,10 +77,7 @@ impl Record {
     }
 
     pub(super) fn remove(run: &Path) -> io::Result<()> {
-        match fs::remove_file(path(run)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        kept::remove(&path(run))
     }
 }
 

@@ -7,16 +7,12 @@ use std::net::IpAddr;
 
 use netferry_kernel::address::{Address, Lifetime};
 use netferry_kernel::link::{Link, Want};
-use netferry_kernel::route::{Kind, LOCAL, Route};
+use netferry_kernel::route::{BY_KERNEL, BY_ROUTER, Kind, LOCAL, Route};
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects, Result};
 
 /// `IFA_PROTO` of an address that a router's advertisement brought.
 const FROM_ROUTER: u8 = 2;
-/// `RTPROT_KERNEL`: made by the kernel with an address, and with it gone again.
-const BY_KERNEL: u8 = 2;
-/// `RTPROT_RA`: made from a router's advertisement.
-const BY_ROUTER: u8 = 9;
 const LINK_SCOPE: u8 = 253;
 
 /// What moves from one link to another.

@@ -23,6 +23,7 @@ pub use before::{Before, note};
 
 use crate::config::Paths;
 use crate::host::{self, SettingsError};
+use crate::kept;
 use crate::pods::{self, record};
 use crate::zone::daemons;
 
@@ -238,10 +239,5 @@ fn remove_databases(directory: &Path) -> Result<(), LeaveError> {
 }
 
 fn remove(file: &Path) -> Result<(), LeaveError> {
-    match std::fs::remove_file(file) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(LeaveError::File { file: file.to_owned(), source })
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    kept::remove(file).map_err(|source| LeaveError::File { file: file.to_owned(), source })
 }

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Pods;
+use crate::kept;
 
 /// How many questions are worked on at once; the others wait their turn. A node has some hundred pods, and every one
 /// of these may have a thread in the kernel.
@@ -51,7 +52,7 @@ impl Server {
         // Bound under another name and renamed: at no instant is the path without a socket, or open to others.
         let draft = directory.join(format!(".cni.{}", std::process::id()));
         let opened = (|| {
-            remove(&draft)?;
+            kept::remove(&draft)?;
             let listener = UnixListener::bind(&draft)?;
             std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o600))?;
             std::fs::rename(&draft, socket)?;
@@ -87,13 +88,6 @@ impl Server {
                 }
             }
         }
-    }
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

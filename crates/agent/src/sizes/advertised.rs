@@ -11,7 +11,7 @@ use std::path::Path;
 
 use netferry_core::mtu::Envelope;
 use netferry_kernel::address::Lifetime;
-use netferry_kernel::route::Route;
+use netferry_kernel::route::{BY_ROUTER, Route};
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Family, IfName, Kernel};
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,6 @@ use serde::{Deserialize, Serialize};
 use super::{Managed, Result, SizeError, tell};
 use crate::kept;
 
-/// `RTPROT_RA`: made from a router's advertisement, by the kernel or by the host's network service.
-const BY_ROUTER: u8 = 9;
 /// The kernel takes no less for IPv6.
 const LEAST: u32 = 1280;
 /// The file's name in our run directory.
@@ -72,7 +70,7 @@ pub(super) fn hold(kernel: &Kernel, links: &[Managed], wanted: Envelope, run: &P
         let back = links.iter().filter_map(|managed| Some((managed, known.get(managed.link.name.as_str())?)));
         let want = back.flat_map(|(managed, before)| given_back(managed, before)).collect();
         write(kernel, &want, || "letting advertised routes go".to_owned())?;
-        return if known.is_empty() { Ok(()) } else { forget(run).map_err(record) };
+        return if known.is_empty() { Ok(()) } else { kept::remove(&run.join(FILE)).map_err(record) };
     };
     let mut all = known.clone();
     for managed in links {
@@ -111,11 +109,4 @@ fn read(kernel: &Kernel, keys: impl Iterator<Item = Key>) -> Result<BTreeMap<Key
 
 fn write(kernel: &Kernel, want: &BTreeMap<Key, String>, step: impl FnOnce() -> String) -> Result<()> {
     tell(kernel.sysctls().converge_keys(want), step).map(drop)
-}
-
-fn forget(run: &Path) -> io::Result<()> {
-    match std::fs::remove_file(run.join(FILE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

@@ -20,6 +20,11 @@ pub(crate) use wire::{DEL, NEW, read};
 pub const MAIN: u32 = 254;
 /// The table of the host's own addresses, which the kernel keeps.
 pub const LOCAL: u32 = 255;
+/// The protocol of a route that the kernel made with an address, and that goes with it (`RTPROT_KERNEL`).
+pub const BY_KERNEL: u8 = 2;
+/// The protocol of a route that was made of a router's advertisement, by the kernel or by the host's network service
+/// (`RTPROT_RA`).
+pub const BY_ROUTER: u8 = 9;
 /// What the kernel takes for an IPv6 route without a metric.
 const METRIC6: u32 = 1024;
 
