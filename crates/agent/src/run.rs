@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use netferry_api::mtu::MtuObserved;
+use netferry_api::mtu::{MtuObserved, TrialObserved};
 use netferry_core::mtu::Envelope;
 use netferry_core::overlay::names;
 use netferry_core::overlay::networks::Networks;
@@ -30,6 +30,7 @@ use crate::on_host::Host;
 use crate::pods::objects::ApiPods;
 use crate::pods::server::{NotListening, Server};
 use crate::pods::{self, Parts, Pods, Readiness, conflist};
+use crate::sizes::trial;
 use crate::zone::daemons::{Daemons, StartError};
 use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
 use crate::{facts, host, host_init, leave, machine, probe, sizes, switch};
@@ -80,6 +81,8 @@ struct Agent {
     listeners: Listeners,
     running: Running,
     disk: Arc<Disk>,
+    /// What the uplink's bridge is to carry, while that is not what it was given.
+    bridge_carries: watch::Sender<Option<u32>>,
 }
 
 /// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
@@ -119,6 +122,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         listeners,
         running,
         disk,
+        bridge_carries: watch::Sender::default(),
     };
     let mut tasks = JoinSet::new();
     let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
@@ -302,7 +306,8 @@ impl Agent {
         tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
         if let Some(bridge) = bridge {
             let (run, datapath) = (self.config.paths.run.clone(), self.datapath);
-            let done = host_init::Done { run, datapath, bridge: bridge.clone() };
+            let carries = self.bridge_carries.subscribe();
+            let done = host_init::Done { run, datapath, bridge: bridge.clone(), carries };
             tasks.spawn(host_init::keep(Arc::clone(kernel), self.stores.switch.clone(), done));
         }
         seen
@@ -331,6 +336,7 @@ impl Agent {
         let named = |name: &str| IfName::new(name.to_owned()).ok();
         let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
         let (sizes, observed) = watch::channel(None);
+        let (tried, trial) = watch::channel(None);
         let sources = facts::observed::Sources {
             kernel: Arc::clone(kernel),
             disk: Arc::clone(&self.disk),
@@ -338,13 +344,25 @@ impl Agent {
             facts: seen.clone(),
             running: self.running.subscribe(),
             pods: served,
+            trial,
         };
         tasks.spawn(facts::observed::observe(sources, sizes));
         let own = self.listeners.own.subscribe();
         tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed.clone(), own));
         self.try_others(tasks, kernel, observed);
-        let run = self.config.paths.run.clone();
-        tasks.spawn(hold_sizes(Arc::clone(kernel), bridge, seen.clone(), self.running.clone(), run));
+        let trials = trial::Parts {
+            kernel: Arc::clone(kernel),
+            uplinks: Vec::new(),
+            bridge: bridge.clone().map(|(name, _)| trial::Bridge {
+                name,
+                switch: self.stores.switch.clone(),
+                carries: self.bridge_carries.clone(),
+            }),
+            running: self.running.clone(),
+            node: self.listeners.own.subscribe(),
+            run: self.config.paths.run.clone(),
+        };
+        tasks.spawn(hold_sizes(trials, bridge, seen.clone(), tried));
         let place = self.outlook.place.subscribe();
         tasks.spawn(facts::publish::publish_place(
             nodes.clone(),
@@ -441,15 +459,14 @@ fn machine_of(config: &Config) -> Result<Arc<Disk>, StoreError> {
     Ok(Arc::new(disk))
 }
 
-/// Holds links at what this boot carries and routes at what it lets out, those that appear later too.
+/// Holds links at what this boot carries and routes at what it lets out, those that appear later too; and carries more
+/// for a while where that is asked.
 async fn hold_sizes(
-    kernel: Arc<Kernel>,
+    trials: trial::Parts,
     bridge: Option<(IfName, IfName)>,
     mut facts: watch::Receiver<Option<facts::NodeFacts>>,
-    running: Running,
-    run: PathBuf,
+    tried: watch::Sender<Option<TrialObserved>>,
 ) {
-    let Some(booted) = running.get() else { return };
     let uplinks = match bridge {
         Some((bridge, port)) => vec![bridge, port],
         None => match facts.wait_for(Option::is_some).await {
@@ -457,7 +474,15 @@ async fn hold_sizes(
             Err(_) => return,
         },
     };
-    sizes::keep(kernel, uplinks, booted.host, run).await;
+    let trials = trial::Parts { uplinks: uplinks.clone(), ..trials };
+    let kernel = Arc::clone(&trials.kernel);
+    let (booted, run) = (trials.running.get(), trials.run.clone());
+    let hold = async {
+        if let Some(booted) = booted {
+            sizes::keep(kernel, uplinks, booted.host, run).await;
+        }
+    };
+    tokio::join!(hold, trial::keep_trials(trials, tried));
 }
 
 /// The bridge that host-init made at this boot, if it did.

@@ -62,27 +62,8 @@ impl Cluster {
     }
 
     /// Every node has tried all that there are; on these ways, from and to, nothing above a size got through.
-    async fn probed(&self, narrow: &[(&str, &str, &str, u32)]) {
-        let api = Api::<Node>::all(self.client.clone());
-        let nodes = api.list(&ListParams::default()).await.expect("a list").items;
-        let names: Vec<(NodeName, String)> = nodes
-            .iter()
-            .map(|node| (NodeName::new(node.name_any()).expect("a name"), node.uid().unwrap_or_default()))
-            .collect();
-        let roll = Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str())));
-        for (name, _) in &names {
-            let narrow = narrow.iter().filter(|(from, ..)| *from == name.as_str());
-            let narrow: Vec<Value> = narrow
-                .map(|(_, to, way, passes)| json!({ "to": to, "way": way, "tried": passes + 1, "passes": passes }))
-                .collect();
-            let found = json!({
-                "epoch": 0, "roll": roll.to_string(), "narrow": narrow,
-                "widths": { "hosts-ipv4": 1500, "pods-ipv4": 1400 },
-            });
-            let annotations = json!({ "netferry.dev/mtu-probes": found.to_string() });
-            let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
-            api.patch(name.as_str(), &PatchParams::default(), &patch).await.expect("a node");
-        }
+    async fn probed(&self, narrow: &[Narrow]) {
+        found(&Api::all(self.client.clone()), 1500, narrow).await;
     }
 
     async fn make<K>(&self, namespace: Option<&str>, object: Value)
@@ -100,14 +81,40 @@ impl Cluster {
 
     /// A node that is ready and says that pods run at 1400 and its uplink, whose card takes 9000, at 1500.
     async fn join(&self, name: &str) {
-        let observed = json!({
-            "version": 1, "epoch": 0, "cni": { "mtu": 1400 },
-            "interfaces": [{ "name": "eth0", "role": "uplink", "mtu": 1500, "nic": { "min": 68, "max": 9000 } }],
-            "routes": [{ "to": "0.0.0.0/0", "interface": "eth0" }],
-        });
-        let annotations = json!({ "netferry.dev/mtu-observed": observed.to_string() });
+        let annotations = json!({ "netferry.dev/mtu-observed": observed(1500, None).to_string() });
         self.make::<Node>(None, json!({ "metadata": { "name": name, "annotations": annotations } })).await;
         self.ready(name, "True").await;
+    }
+
+    /// Plays the agents of all nodes for as long as the test lasts: what they are asked to carry they carry, but for those
+    /// that `refuse`, and what was found out then of the ways between them is `narrow`, as in [`Cluster::probed`].
+    fn play_agents(&self, refuse: &'static [&'static str], narrow: &'static [Narrow]) {
+        let api = Api::<Node>::all(self.client.clone());
+        tokio::spawn(async move {
+            loop {
+                let nodes = api.list(&ListParams::default()).await.expect("a list").items;
+                let asked = |node: &Node| {
+                    let ask: Value =
+                        serde_json::from_str(node.annotations().get("netferry.dev/mtu-trial")?).ok()?;
+                    ask["host"].as_u64()
+                };
+                for node in &nodes {
+                    let name = node.name_any();
+                    let says = match asked(node) {
+                        None => observed(1500, None),
+                        Some(_) if refuse.contains(&name.as_str()) => observed(
+                            1500,
+                            Some(json!({ "refused": "host-init has not run since this node came up" })),
+                        ),
+                        Some(size) => observed(size, Some(json!({ "before": 1500 }))),
+                    };
+                    annotate(&api, &name, json!({ "netferry.dev/mtu-observed": says.to_string() })).await;
+                }
+                let all = nodes.iter().map(asked).min().flatten();
+                found(&api, all.unwrap_or(1500), if all.is_some() { narrow } else { &[] }).await;
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        });
     }
 
     async fn ready(&self, name: &str, status: &str) {
@@ -169,6 +176,51 @@ impl Cluster {
             Api::<OperatorNetwork>::all(self.client.clone()).get("cluster").await.expect("the network");
         json!({ "spec": network.spec, "annotations": network.metadata.annotations })
     }
+}
+
+/// A way on which nothing above a size gets through: from, to, how.
+type Narrow = (&'static str, &'static str, &'static str, u32);
+
+/// Every node reports that it has tried all others, and that packets of hosts of this size get through but on some ways.
+async fn found(api: &Api<Node>, width: u64, narrow: &[Narrow]) {
+    let nodes = api.list(&ListParams::default()).await.expect("a list").items;
+    let names: Vec<(NodeName, String)> = nodes
+        .iter()
+        .map(|node| (NodeName::new(node.name_any()).expect("a name"), node.uid().unwrap_or_default()))
+        .collect();
+    let roll = Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str())));
+    for (name, _) in &names {
+        let narrow = narrow.iter().filter(|(from, ..)| *from == name.as_str());
+        let narrow: Vec<Value> = narrow
+            .map(
+                |(_, to, way, passes)| json!({ "to": to, "way": way, "tried": passes + 1, "passes": passes }),
+            )
+            .collect();
+        let report = json!({
+            "epoch": 0, "roll": roll.to_string(), "narrow": narrow,
+            "widths": { "hosts-ipv4": width, "pods-ipv4": 1400 },
+        });
+        annotate(api, name.as_str(), json!({ "netferry.dev/mtu-probes": report.to_string() })).await;
+    }
+}
+
+async fn annotate(api: &Api<Node>, name: &str, annotations: Value) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    api.patch(name, &PatchParams::default(), &patch).await.expect("a node");
+}
+
+/// What a node says whose uplink carries this and sends no more than 1500, in a trial or not.
+fn observed(carries: u64, trial: Option<Value>) -> Value {
+    let mut observed = json!({
+        "version": 1, "epoch": 0, "cni": { "mtu": 1400 },
+        "interfaces": [{ "name": "eth0", "role": "uplink", "mtu": carries, "nic": { "min": 68, "max": 9000 } }],
+        "routes": [{ "to": "0.0.0.0/0", "interface": "eth0" }],
+    });
+    if let Some(trial) = trial {
+        observed["routes"][0]["mtu"] = json!(1500);
+        observed["trial"] = trial;
+    }
+    observed
 }
 
 async fn client(dir: &Path) -> Client {
@@ -258,6 +310,59 @@ async fn a_change_between_nodes_that_do_not_reach_each_other_today_is_refused() 
     let said = "packets of 1500 are lost today from a to b (hosts, IPv4: all above 1480) (Unreachable/a/b)";
     assert!(answer.err.contains(said), "{}", answer.err);
     assert_eq!(cluster.asked().await, before);
+}
+
+/// Nobody is asked to carry more any longer.
+async fn asked_of_nobody(cluster: &Cluster) -> bool {
+    let nodes = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await.expect("a list");
+    nodes.iter().all(|node| !node.annotations().contains_key("netferry.dev/mtu-trial"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_wire_does_not_carry_is_found_out_beforehand_and_named() {
+    let cluster = Cluster::new(&["a", "b", "c"]).await;
+    cluster.operate().await;
+    let before = cluster.asked().await;
+    cluster.play_agents(&[], &[("a", "b", "hosts-ipv4", 1500), ("b", "a", "hosts-ipv4", 1500)]);
+    let said = "packets of 9000 do not get through from a to b (hosts, IPv4: all above 1500)";
+    let plan = cluster.json(&with("plan", &UP, &["--probe-underlay", "-o", "json"]));
+    assert!(plan["findings"].to_string().contains(said), "{plan}");
+    let answer = cluster.run(&with("apply", &UP, &["--probe-underlay", "--accept", "Underlay/a/b"]));
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains(&format!("{said} (Underlay/a/b)")), "{}", answer.err);
+    assert!(
+        answer.err.contains("trying whether packets of 9000 get through: 0 of 3 nodes know"),
+        "{}",
+        answer.err
+    );
+    assert!(asked_of_nobody(&cluster).await);
+    assert_eq!(cluster.asked().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_take_part_in_a_trial_says_why_and_may_be_gone_on_without() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    cluster.play_agents(&["b"], &[]);
+    let answer = cluster.run(&with("apply", &UP, &["--probe-underlay"]));
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let said =
+        "node b does not try larger packets: host-init has not run since this node came up (NoTrial/b)";
+    assert!(answer.err.contains(said), "{}", answer.err);
+    assert!(asked_of_nobody(&cluster).await);
+    let accepted = cluster.run(&with("apply", &UP, &["--probe-underlay", "--accept", "NoTrial/b"]));
+    assert_eq!(accepted.code, 0, "{}", accepted.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_begins_once_the_wire_was_found_to_carry_it() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    cluster.play_agents(&[], &[]);
+    let begun = cluster.run(&with("apply", &UP, &["--probe-underlay"]));
+    assert_eq!(begun.code, 0, "{}", begun.err);
+    assert!(asked_of_nobody(&cluster).await);
+    cluster.until_phase("PhaseOne").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

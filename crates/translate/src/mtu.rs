@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
-use netferry_api::mtu::{CniMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved};
+use netferry_api::mtu::{CniMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved, TrialObserved};
 use netferry_api::overlay::{IpsecMode, OperatorNetworkSpec, OvnKubernetesConfig, Plugin as Named};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
@@ -148,13 +148,16 @@ pub fn printed_envelope(envelope: Envelope) -> CniMtu {
     CniMtu { mtu: envelope.carries().bytes(), routable_mtu: envelope.pin().map(Mtu::bytes) }
 }
 
-/// What a node observes, if it said so.
+/// What a node observes, if it said so. What it carries during a trial is not what it runs at: a change that took it
+/// for that would come from the wrong size, so until the trial has ended it has said nothing.
 ///
 /// # Errors
 /// If it says something that cannot be; such a node is waited for as if it had not spoken.
 pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option<Observed>, NotObserved> {
     let Some(annotations) = annotations else { return Ok(None) };
-    MtuObserved::read(annotations)?.map(|seen| understood(&seen)).transpose()
+    let seen = MtuObserved::read(annotations)?;
+    let in_trial = |seen: &MtuObserved| matches!(seen.trial(), Some(TrialObserved::Before(_)));
+    seen.filter(|seen| !in_trial(seen)).map(|seen| understood(&seen)).transpose()
 }
 
 /// What a node observes, from its own words.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1 as k8s;
 use netferry_api::annotation::{Annotation, AnnotationError};
-use netferry_api::mtu::{LossyWay, MtuProbes, NarrowWay};
+use netferry_api::mtu::{LossyWay, MtuObserved, MtuProbes, NarrowWay};
 use netferry_api::overlay::annotations::PrimaryIfAddr;
 use netferry_core::mtu::plan::Observed;
 use netferry_core::mtu::probe::{All, Layer, Loss, Narrow, Peer, Report, Roll, Runs, Way};
@@ -38,10 +38,15 @@ pub fn peer(networks: &Networks, written: &k8s::Node) -> Option<(NodeName, Peer)
     let peer = Peer {
         uid: machine.uid,
         addresses: hosts.chain(pods).map(way).collect(),
-        runs: mtu::observed(Some(annotations)).ok().flatten().and_then(runs),
+        runs: carried(annotations),
         there: machine.ready.is_none_or(|ready| ready == Truth::True) && settled,
     };
     Some((machine.name, peer))
+}
+
+/// What a node carries now, in a trial too: that is what a trial is for.
+fn carried(annotations: &BTreeMap<String, String>) -> Option<Runs> {
+    runs(mtu::understood(&MtuObserved::read(annotations).ok()??).ok()?)
 }
 
 /// What a node runs, once it serves pods.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu};
+use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, TrialObserved};
 use netferry_core::mtu::Envelope;
 use netferry_core::mtu::boot::Booted;
 use netferry_core::overlay::names;
@@ -126,6 +126,8 @@ pub struct Sources {
     pub running: watch::Receiver<Option<Booted>>,
     /// What pods are served at, once they are.
     pub pods: watch::Receiver<Option<Envelope>>,
+    /// What became of a trial the node is asked for.
+    pub trial: watch::Receiver<Option<TrialObserved>>,
 }
 
 /// Follows the sizes of a node that serves pods. Ends when nobody listens.
@@ -157,6 +159,7 @@ async fn follow(
             changed = sources.running.changed() => if changed.is_err() { return Ok(()) },
             changed = sources.pods.changed() => if changed.is_err() { return Ok(()) },
             _ = sources.facts.changed() => {}
+            _ = sources.trial.changed() => {}
             () = tokio::time::sleep(EVERY) => {}
             () = tell.closed() => return Ok(()),
         }
@@ -185,6 +188,8 @@ fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
             None => return Ok(None),
         },
     };
+    let trial = || sources.trial.borrow().clone();
+    let trial_before = trial();
     let links = sources.kernel.links().observe()?;
     let key = sizes::advertised::size_of(&uplink);
     let settings = sources.kernel.sysctls().read(std::slice::from_ref(&key))?;
@@ -196,7 +201,18 @@ fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
         port,
         advertised: &advertised.map(|mtu| (uplink.clone(), mtu)).into_iter().collect(),
     };
-    Ok(look(&sight, &running, pods))
+    // What is read while a trial begins or ends was read during it.
+    let begun = |trial: &Option<TrialObserved>| matches!(trial, Some(TrialObserved::Before(_)));
+    let trial = Some(trial_before).filter(begun).unwrap_or_else(trial);
+    Ok(look(&sight, &running, pods).map(|observed| in_trial(observed, trial)))
+}
+
+fn in_trial(observed: MtuObserved, trial: Option<TrialObserved>) -> MtuObserved {
+    let Some(trial) = trial else { return observed };
+    observed.clone().in_trial(trial).unwrap_or_else(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "what became of a trial makes no sense");
+        observed
+    })
 }
 
 fn write_features(disk: &Disk, text: &str) -> Result<(), DiskError> {

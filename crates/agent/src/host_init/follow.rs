@@ -15,6 +15,7 @@ use netferry_kernel::link::Link;
 use netferry_kernel::route::{Kind, LOCAL, Route};
 use netferry_kernel::{Changes, Event, IfName, Kernel, Objects, Result, Topics, Watch};
 use netferry_ovs::Client;
+use tokio::sync::watch;
 
 use super::bridge::{self, Plan, Switch};
 use super::record::{BridgeRecord, Record};
@@ -35,6 +36,8 @@ pub struct Done {
     pub datapath: Datapath,
     /// The bridge.
     pub bridge: BridgeRecord,
+    /// What the bridge is to carry, where that is something else than it was given. Only this task writes its row.
+    pub carries: watch::Receiver<Option<u32>>,
 }
 
 /// Keeps what host-init did, for as long as it is run: the rows of the switch, and what is on the links.
@@ -71,13 +74,18 @@ impl Done {
 /// Puts rows back that somebody took out of the switch's database: without them the node is cut off.
 async fn keep_rows(switch: &Switch, bridge: &IfName, uplink: &IfName, done: &Done) -> Infallible {
     let mut watcher = switch.client.watch(&["Bridge", "Port", "Interface"]);
+    let mut carries = done.carries.clone();
+    let names = [bridge.as_str(), uplink.as_str()];
     loop {
-        bridge::changed(&mut watcher, &[bridge.as_str(), uplink.as_str()]).await;
+        tokio::select! {
+            () = bridge::changed(&mut watcher, &names) => {}
+            Ok(()) = carries.changed() => {}
+        }
         let found = bridge::find(&switch.client.snapshot(), bridge);
         let Some(mac) = found.mac.or_else(|| done.bridge.mac.parse().ok()).filter(|_| done.stands()) else {
             continue;
         };
-        let mtu = found.mtu.unwrap_or(done.bridge.mtu);
+        let mtu = carries.borrow_and_update().or(found.mtu).unwrap_or(done.bridge.mtu);
         let plan = Plan { bridge, mac, mtu, datapath: done.datapath, uplink: Some(uplink) };
         while let Err(error) = switch.settle(&plan).await {
             let error = &error as &(dyn std::error::Error + Send + Sync);

@@ -8,10 +8,11 @@ use ipnet::IpNet;
 use netferry_kernel::route::{Route, RouteMtu};
 use serde::{Deserialize, Serialize};
 
+use super::{Result, SizeError};
 use crate::kept;
 
 /// The file's name in our run directory.
-pub(super) const FILE: &str = "routes.json";
+const FILE: &str = "routes.json";
 
 /// What routes had before we touched them, for as long as the host is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +30,7 @@ struct BeforeOne {
 
 impl Before {
     /// Remembers what a route has, unless something is remembered.
-    pub(super) fn note(&mut self, route: &Route) {
+    fn note(&mut self, route: &Route) {
         self.0.entry(key(route)).or_insert(route.mtu);
     }
 
@@ -38,7 +39,7 @@ impl Before {
         self.0.get(&key(route)).copied().flatten()
     }
 
-    pub(super) fn read(run: &Path) -> io::Result<Before> {
+    fn read(run: &Path) -> io::Result<Before> {
         let all: Vec<BeforeOne> = kept::read(run, FILE)?.unwrap_or_default();
         let one = |one: BeforeOne| {
             let mtu = one.mtu.map(|bytes| RouteMtu { bytes, locked: one.locked });
@@ -47,7 +48,7 @@ impl Before {
         Ok(Before(all.into_iter().map(one).collect()))
     }
 
-    pub(super) fn write(&self, run: &Path) -> io::Result<()> {
+    fn write(&self, run: &Path) -> io::Result<()> {
         let one = |((table, to, metric), mtu): (&(u32, IpNet, u32), &Option<RouteMtu>)| BeforeOne {
             table: *table,
             to: *to,
@@ -57,6 +58,21 @@ impl Before {
         };
         kept::write(run, FILE, &self.0.iter().map(one).collect::<Vec<_>>())
     }
+}
+
+/// Remembers on disk what routes have, before anything is touched: afterwards nobody can tell what was somebody's own.
+/// Answers all that is remembered.
+pub(super) fn note<'r>(run: &Path, routes: impl IntoIterator<Item = &'r Route>) -> Result<Before> {
+    let record = |source| SizeError::Record { file: run.join(FILE), source };
+    let known = Before::read(run).map_err(record)?;
+    let mut all = known.clone();
+    for route in routes {
+        all.note(route);
+    }
+    if all != known {
+        all.write(run).map_err(record)?;
+    }
+    Ok(all)
 }
 
 fn key(route: &Route) -> (u32, IpNet, u32) {

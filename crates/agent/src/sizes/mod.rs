@@ -1,11 +1,12 @@
 //! The sizes of a host's links and routes, in the kernel.
 //!
 //! [`managed`] says which links carry traffic between hosts, [`run`] takes them and every route out of them to an
-//! envelope in `core`'s order, [`pin`] holds routes that appear later.
+//! envelope in `core`'s order, [`pin`] holds routes that appear later, [`trial`] carries more for a while.
 
 pub(crate) mod advertised;
 mod before;
 mod pin;
+pub mod trial;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use netferry_kernel::link::{Kind as LinkKind, Link, Want};
 use netferry_kernel::route::{Kind, LOCAL, Route, RouteMtu};
 use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects};
 
-use before::{Before, FILE};
+use before::Before;
 pub use pin::keep;
 
 /// A link that carries traffic between hosts, or one below it.
@@ -161,13 +162,7 @@ pub fn run(kernel: &Kernel, uplinks: &[&IfName], wanted: Envelope, run: &Path) -
     let routes = ours_to_write(kernel, &links)?;
     let lower = links.iter().map(plain).collect::<Result<Vec<steps::Link>>>()?;
     all_take(&links, wanted)?;
-    let record = |source| SizeError::Record { file: run.join(FILE), source };
-    let mut before = Before::read(run).map_err(record)?;
-    for route in &routes {
-        before.note(route);
-    }
-    // Before anything is touched: afterwards nobody can tell what was somebody's own.
-    before.write(run).map_err(record)?;
+    let before = before::note(run, &routes)?;
     let own = |route: &Route| before.of(route);
     let name = |route: &Route| {
         let through = |managed: &&Managed| route.hops.iter().any(|hop| hop.link == Some(managed.link.index));

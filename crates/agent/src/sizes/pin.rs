@@ -12,7 +12,7 @@ use netferry_core::mtu::{Envelope, Mtu, steps};
 use netferry_kernel::route::{Route, RouteMtu};
 use netferry_kernel::{Event, IfName, Kernel, Topics, Watch};
 
-use super::{Managed, Result, SizeError, advertised, leads_out, look, ours_to_write, replace, run};
+use super::{Managed, Result, SizeError, advertised, before, leads_out, look, ours_to_write, replace, run};
 
 /// After something the kernel refused.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ async fn follow(
             |event: &Event| matches!(event, Event::Route(route) if escapes(route, &indices, wanted));
         if events.iter().any(|event| concerns_links(event) || appeared(event)) {
             for route in ours_to_write(kernel, &links)? {
-                hold(kernel, route, wanted)?;
+                hold(kernel, route, wanted, directory)?;
             }
         }
     }
@@ -99,11 +99,12 @@ fn size(route: &Route) -> Option<Mtu> {
     route.mtu.and_then(|mtu| Mtu::new(mtu.bytes).ok())
 }
 
-fn hold(kernel: &Kernel, route: Route, wanted: Envelope) -> Result<()> {
+fn hold(kernel: &Kernel, route: Route, wanted: Envelope, directory: &Path) -> Result<()> {
     let shall = steps::pinned(size(&route), wanted);
     if shall == size(&route) {
         return Ok(());
     }
+    before::note(directory, [&route])?;
     tracing::info!(to = %route.to, %wanted, "a route that appeared is held");
     let mtu = shall.map(|mtu| RouteMtu { bytes: mtu.bytes(), locked: route.mtu.is_some_and(|m| m.locked) });
     replace(kernel, &Route { mtu, ..route })

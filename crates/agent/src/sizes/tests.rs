@@ -8,7 +8,7 @@ use netferry_testkit::wait;
 use super::*;
 use crate::fixtures::{self, name};
 
-fn size(bytes: u32) -> Mtu {
+pub(super) fn size(bytes: u32) -> Mtu {
     Mtu::new(bytes).unwrap()
 }
 
@@ -42,19 +42,19 @@ fn what_an_uplink_stands_on_is_managed_and_nothing_else() {
 }
 
 /// A host with `eth0`, an address and a router of each family, and what somebody set up by hand.
-struct Host {
-    kernel: Arc<Kernel>,
-    run: tempfile::TempDir,
-    index: u32,
+pub(super) struct Host {
+    pub(super) kernel: Arc<Kernel>,
+    pub(super) run: tempfile::TempDir,
+    pub(super) index: u32,
 }
 
 const V4: &str = "10.9.0.0/16";
 const V6: &str = "2001:db8:9::/48";
 const SMALL: &str = "10.8.0.0/16";
-const DEFAULT: &str = "0.0.0.0/0";
+pub(super) const DEFAULT: &str = "0.0.0.0/0";
 
 impl Host {
-    fn new() -> Host {
+    pub(super) fn new() -> Host {
         let namespace = Namespace::anonymous().expect("these tests need root to make network namespaces");
         let kernel = Kernel::inside(namespace).unwrap();
         let made = Want::make(name("eth0"), Make::Veth(VethPeer::named(name("wire")))).up();
@@ -79,7 +79,7 @@ impl Host {
         host
     }
 
-    fn add(&self, route: Route) {
+    pub(super) fn add(&self, route: Route) {
         let route = Route { protocol: 3, ..route };
         self.kernel.routes().apply(&Changes { add: vec![route], ..Changes::default() }).unwrap();
     }
@@ -88,12 +88,12 @@ impl Host {
         run(&self.kernel, &[&name("eth0")], Envelope::spanning(size(a), size(b)), self.run.path())
     }
 
-    fn mtu(&self) -> u32 {
+    pub(super) fn mtu(&self) -> u32 {
         self.kernel.links().named(&name("eth0")).unwrap().unwrap().mtu
     }
 
     /// The MTU of a route out of `eth0`, with `!` if it is locked.
-    fn route(&self, to: &str) -> String {
+    pub(super) fn route(&self, to: &str) -> String {
         let to: IpNet = to.parse().unwrap();
         let routes = self.kernel.routes().observe().unwrap();
         let found = routes.iter().find(|r| r.to == to && leads_out(r, &[self.index].into()));
@@ -104,11 +104,11 @@ impl Host {
         }
     }
 
-    fn routes(&self) -> [String; 6] {
+    pub(super) fn routes(&self) -> [String; 6] {
         [DEFAULT, V4, V6, SMALL, "172.30.0.0/16", "fd00:172:30::/64"].map(|to| self.route(to))
     }
 
-    fn advertised(&self) -> u32 {
+    pub(super) fn advertised(&self) -> u32 {
         let key = advertised::size_of(&name("eth0"));
         self.kernel.sysctls().read(std::slice::from_ref(&key)).unwrap()[&key].parse().unwrap()
     }

@@ -305,7 +305,8 @@ async fn a_stream_of_datagrams_hardly_notices_the_move() {
 async fn keeping(wire: &Wire, switch: &Switch) -> tokio::task::JoinHandle<()> {
     let record = prepare(&wire.host, &options(switch), |_| ()).await.unwrap();
     let bridge = record.bridge.unwrap();
-    let done = Done { run: run_directory(switch), datapath: Datapath::Userspace, bridge };
+    let carries = tokio::sync::watch::channel(None).1;
+    let done = Done { run: run_directory(switch), datapath: Datapath::Userspace, bridge, carries };
     tokio::spawn(keep(Arc::clone(&wire.host), switch.client().await, done))
 }
 

@@ -4,12 +4,14 @@ pub mod annotations;
 pub mod conditions;
 mod observed;
 mod probes;
+mod trial;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use observed::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, UnfitObservation};
 pub use probes::{LossyWay, MtuProbes, NarrowWay};
+pub use trial::{MtuTrial, TrialObserved};
 
 /// The MTU of the pods and that of the hosts, changed together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]

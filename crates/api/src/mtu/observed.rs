@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::TrialObserved;
 use crate::annotation::{AnnotationError, Wired, json_annotation, network};
 
 /// `netferry.dev/mtu-observed`, on a node: the MTU of every managed interface and route as the kernel
@@ -21,6 +22,7 @@ pub struct MtuObserved {
     routes: Vec<RouteMtu>,
     cni: Option<CniMtu>,
     epoch: Option<u64>,
+    trial: Option<TrialObserved>,
 }
 
 /// One interface.
@@ -111,13 +113,34 @@ impl MtuObserved {
         interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         routes.sort_by(|a, b| (a.to, &a.interface).cmp(&(b.to, &b.interface)));
         check(&interfaces, &routes, cni.as_ref()).map_err(UnfitObservation)?;
-        Ok(MtuObserved { interfaces, routes, cni, epoch: None })
+        Ok(MtuObserved { interfaces, routes, cni, epoch: None, trial: None })
     }
 
     /// The same, of a node that runs by this rendering of the cluster's sizes.
     #[must_use]
     pub fn at_epoch(self, epoch: u64) -> MtuObserved {
         MtuObserved { epoch: Some(epoch), ..self }
+    }
+
+    /// The same, of a node that is asked for a trial.
+    ///
+    /// # Errors
+    /// If it was at size 0 before it, or does not say why it refuses.
+    pub fn in_trial(self, trial: TrialObserved) -> Result<MtuObserved, UnfitObservation> {
+        match &trial {
+            TrialObserved::Before(0) => Err(UnfitObservation("trial: before is 0".into())),
+            TrialObserved::Refused(why) if why.is_empty() => {
+                Err(UnfitObservation("trial: it is not said why it is refused".into()))
+            }
+            TrialObserved::Before(_) | TrialObserved::Refused(_) => {
+                Ok(MtuObserved { trial: Some(trial), ..self })
+            }
+        }
+    }
+
+    /// What became of a trial the node is asked for.
+    pub fn trial(&self) -> Option<&TrialObserved> {
+        self.trial.as_ref()
     }
 
     /// The rendering of the cluster's sizes the node runs by, where it was ever told one.
@@ -194,6 +217,8 @@ pub(crate) struct MtuObservedWire {
     cni: Option<CniMtu>,
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trial: Option<TrialObserved>,
 }
 
 #[derive(Deserialize)]
@@ -207,7 +232,11 @@ impl Wired for MtuObserved {
     fn from_wire(wire: Self::Wire) -> Result<Self, String> {
         let observed = MtuObserved::new(wire.interfaces, wire.routes, wire.cni);
         let observed = observed.map_err(|unfit| unfit.to_string())?;
-        Ok(MtuObserved { epoch: wire.epoch, ..observed })
+        let observed = MtuObserved { epoch: wire.epoch, ..observed };
+        match wire.trial {
+            None => Ok(observed),
+            Some(trial) => observed.in_trial(trial).map_err(|unfit| unfit.to_string()),
+        }
     }
 
     fn to_wire(&self) -> Self::Wire {
@@ -217,6 +246,7 @@ impl Wired for MtuObserved {
             routes: self.routes.clone(),
             cni: self.cni,
             epoch: self.epoch,
+            trial: self.trial.clone(),
         }
     }
 

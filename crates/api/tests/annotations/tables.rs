@@ -437,6 +437,16 @@ fn what_a_rollout_writes_beside_is_strict() {
         (r#"{"epoch":3,"size":1}"#, Refused("is not the JSON it should be")),
         (r#"{}"#, Refused("is not the JSON it should be")),
     ]);
+    check::<mtu::MtuTrial>(&[
+        (r#"{"host":9000,"until":"2026-11-16T05:00:00Z"}"#, Same),
+        (r#"{"host":0,"until":"2026-11-16T05:00:00Z"}"#, Refused("host is 0")),
+        (r#"{"host":9000,"until":"soon"}"#, Refused("is not the JSON it should be")),
+        (r#"{"host":9000}"#, Refused("is not the JSON it should be")),
+        (
+            r#"{"host":9000,"until":"2026-11-16T05:00:00Z","pods":8900}"#,
+            Refused("is not the JSON it should be"),
+        ),
+    ]);
     check::<mtu::annotations::Epoch>(&[
         ("0", Same),
         ("17", Same),

@@ -9,6 +9,7 @@ mod plan;
 mod preflight;
 mod seen;
 mod status;
+mod underlay;
 mod verify;
 mod watch;
 
@@ -22,7 +23,7 @@ use crate::exit::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  netferry mtu plan --to 8900 --host-to 9000
+  netferry mtu plan --to 8900 --host-to 9000 --probe-underlay
   netferry mtu apply --to 8900 --host-to 9000 --unattended && netferry mtu watch
   netferry mtu status -o json")]
 pub(crate) struct MtuArgs {

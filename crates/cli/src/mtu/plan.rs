@@ -41,15 +41,22 @@ struct Target {
     /// How long a node takes to restart, for the estimate
     #[arg(long, value_name = "TIME", value_parser = time::read, default_value = "2m")]
     restart: Duration,
+    /// Find out beforehand whether the wire carries what hosts shall have: links carry it for a moment, and nobody sends
+    /// more than today. Cards whose driver restarts when its size changes are away while it does
+    #[arg(long)]
+    probe_underlay: bool,
 }
 
 /// Show what a change would do to every node, and what speaks against it; change nothing
+///
+/// With --probe-underlay links carry more for a moment, and then what they did.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 3 if it would be refused.
 
 Examples:
   netferry mtu plan --to 8900 --host-to 9000
+  netferry mtu plan --to 8900 --host-to 9000 --probe-underlay
   netferry mtu plan --to 8900 --host-to 9000 -o json > plan.json")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
@@ -162,9 +169,20 @@ pub(super) async fn plan(
     args: &PlanArgs,
     format: Format,
 ) -> Result<(), Failure> {
-    let plan = make(client, namespace, &args.target).await?;
+    let mut plan = make(client, namespace, &args.target).await?;
+    if args.target.probe_underlay {
+        plan.findings.extend(underlay(client, &plan).await?);
+    }
     let kept = Kept::new(&plan.seen.record, &plan.outline, &plan.findings);
     output::answer(format, &kept, |paint| table(&plan, paint))
+}
+
+/// Tries what the wire carries, unless what was found already has to be mended first.
+async fn underlay(client: &Client, plan: &Plan) -> Result<Vec<Finding>, Failure> {
+    match plan.findings.iter().all(Finding::may_be_accepted) {
+        true => super::underlay::probe(client, &plan.change.host, plan.seen.facts().into_keys()).await,
+        false => Ok(Vec::new()),
+    }
 }
 
 fn table(plan: &Plan, paint: Paint) -> String {
@@ -207,11 +225,16 @@ pub(super) async fn apply(
     format: Format,
 ) -> Result<(), Failure> {
     let kept = args.plan.as_deref().map(load).transpose()?;
+    let mut tried = None;
     for _ in 0..TRIES {
-        let plan = make(client, namespace, &args.target).await?;
+        let mut plan = make(client, namespace, &args.target).await?;
         if let Some(kept) = &kept {
             holds(kept, &plan, args)?;
         }
+        if args.target.probe_underlay && tried.is_none() {
+            tried = Some(underlay(client, &plan).await?);
+        }
+        plan.findings.extend(tried.iter().flatten().cloned());
         let patch = patch(&plan, args);
         let refused = Status::of(&plan.seen).refused().map(str::to_owned);
         nothing_against(plan.findings, &args.accept)?;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "the soak suite uses it too, and each its part")]
 
+use std::process::Command;
 use std::time::Duration;
 
 use netferry_lab::escort::Escort;
@@ -50,6 +51,21 @@ pub(crate) fn begin(lab: &Lab, from: Sizes, to: Sizes, unattended: bool) {
             from.pods, to.pods, to.host
         ),
     );
+}
+
+/// What a plan of the change to large sizes finds, once the wire was tried.
+pub(crate) fn findings_of_trial(lab: &Lab) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_netferry"))
+        .arg("--kubeconfig")
+        .arg(lab.state().kubeconfig())
+        .args(["mtu", "plan", "--to", "8900", "--host-to", "9000", "--probe-underlay", "-o", "json"])
+        .output()
+        .expect("netferry runs");
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+        panic!("{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let findings = plan["findings"].as_array().expect("findings");
+    findings.iter().filter_map(|finding| Some(finding["name"].as_str()?.to_owned())).collect()
 }
 
 /// Enough to see whether nodes that stay hear each other: full-size packets on the ways between them and out.

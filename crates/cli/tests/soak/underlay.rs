@@ -9,14 +9,15 @@ use netferry_lab::{Lab, Options, Restarts};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options};
-use crate::change::{LARGE, SMALL, begin, between_nodes, phase, said};
+use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, phase, said};
 use crate::kubectl::kubectl;
 use crate::notes::Notes;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "underlay",
     shows: "Hosts are asked to send 9000 over a wire that carries 1500. Nodes find out as soon as two of them could, the \
-            operator names them and takes the change back, and no packet is lost.",
+            operator names them and takes the change back, and no packet is lost. Asked beforehand, they find out without \
+            a restart.",
     run: |notes| run(notes).boxed_local(),
 };
 
@@ -25,6 +26,11 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     lab.wait_ready(PATIENCE, |_| {})?;
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await.context("pods and Services")?;
     let mut escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
+    let findings = findings_of_trial(&lab);
+    notes.line(format!("- tried beforehand (`--probe-underlay`): {}", findings.join(", ")));
+    if findings.len() != 6 || findings.iter().any(|finding| !finding.starts_with("Underlay/")) {
+        notes.problem("beforehand not every way between the nodes was found too narrow".to_owned());
+    }
     begin(&lab, SMALL, LARGE, true);
     let mut restarts: Vec<String> = Vec::new();
     for (what, wanted) in [("it turns around", "Returning"), ("it is back", "Idle")] {

@@ -22,6 +22,7 @@ pub mod record;
 mod size;
 pub mod status;
 pub mod steps;
+pub mod trial;
 
 pub use envelope::Envelope;
 pub use size::{Mtu, OutOfRange};

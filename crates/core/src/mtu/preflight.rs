@@ -159,6 +159,30 @@ pub enum Finding {
     /// A node has not tried whether packets get through to all others.
     #[error("node {0} has not tried yet whether packets get through to all others")]
     Untried(NodeName),
+    /// The wire between two nodes does not carry what the change leads to.
+    #[error("packets of {size} do not get through {trouble}")]
+    Underlay {
+        /// Where, and what is lost.
+        trouble: Trouble,
+        /// What should get through.
+        size: Mtu,
+    },
+    /// A node does not take part in a trial of what the wire carries.
+    #[error("node {node} does not try larger packets: {why}")]
+    NoTrial {
+        /// Which.
+        node: NodeName,
+        /// Why, in its words.
+        why: String,
+    },
+    /// A node has not found out in time.
+    #[error("node {node} has not found out in time whether packets of {size} get through to all others")]
+    Unproven {
+        /// Which.
+        node: NodeName,
+        /// What was tried.
+        size: Mtu,
+    },
 }
 
 impl Finding {
@@ -180,6 +204,11 @@ impl Finding {
             }
             Finding::Lossy(Trouble { pair, .. }) => format!("Lossy/{}/{}", pair.from, pair.to),
             Finding::Untried(node) => format!("Untried/{node}"),
+            Finding::Underlay { trouble: Trouble { pair, .. }, .. } => {
+                format!("Underlay/{}/{}", pair.from, pair.to)
+            }
+            Finding::NoTrial { node, .. } => format!("NoTrial/{node}"),
+            Finding::Unproven { node, .. } => format!("Unproven/{node}"),
         }
     }
 
@@ -189,14 +218,19 @@ impl Finding {
         match self {
             Finding::NotReady(_) | Finding::Paused(_) | Finding::Updating(_) | Finding::Budget { .. } => true,
             // Nodes try each other again before phase two, and a change they find wanting goes back.
-            Finding::Lossy(_) | Finding::Untried(_) => true,
+            Finding::Lossy(_)
+            | Finding::Untried(_)
+            | Finding::NoTrial { .. }
+            | Finding::Unproven { .. } => true,
             Finding::Unreachable { mends, .. } => *mends,
             Finding::CardTooSmall { .. }
             | Finding::CardTooLarge { .. }
             | Finding::Silent(_)
             | Finding::Elsewhere { .. }
             | Finding::Drift { .. }
-            | Finding::Degraded { .. } => false,
+            | Finding::Degraded { .. }
+            // It would only go back.
+            | Finding::Underlay { .. } => false,
         }
     }
 }

@@ -181,6 +181,23 @@ fn seen(value: &Value) -> Result<Option<Observed>, NotObserved> {
 }
 
 #[test]
+fn what_a_node_carries_during_a_trial_is_not_what_it_runs_at() {
+    let value = |trial: Value| {
+        let mut value = json!({
+            "version": 1, "interfaces": [{ "name": "eth0", "role": "uplink", "mtu": 9000 }],
+            "routes": [{ "to": "0.0.0.0/0", "interface": "eth0", "mtu": 1500 }], "cni": { "mtu": 1400 },
+        });
+        value["trial"] = trial;
+        value
+    };
+    assert_eq!(seen(&value(json!({ "before": 1500 }))).unwrap(), None, "a change would come from 9000");
+    assert!(seen(&value(json!({ "refused": "links carry 9000" }))).unwrap().is_some());
+    for wrong in [json!({ "before": 0 }), json!({ "refused": "" }), json!({ "later": 1 }), json!({})] {
+        assert!(seen(&value(wrong.clone())).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_node_is_judged_by_its_smallest_uplink_and_its_largest_route() {
     let link = |name: &str, role: &str, mtu: u32| json!({ "name": name, "role": role, "mtu": mtu });
     let route = |to: &str, interface: &str, mtu: Option<u32>| match mtu {
