@@ -336,7 +336,7 @@ impl Agent {
         let named = |name: &str| IfName::new(name.to_owned()).ok();
         let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
         let (sizes, observed) = watch::channel(None);
-        let (tried, trial) = watch::channel(None);
+        let (tried, trial) = watch::channel(trial::begun(&self.config.paths.run));
         let sources = facts::observed::Sources {
             kernel: Arc::clone(kernel),
             disk: Arc::clone(&self.disk),

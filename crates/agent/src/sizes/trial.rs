@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +91,13 @@ enum TrialError {
 }
 
 type Result<T> = std::result::Result<T, TrialError>;
+
+/// What is to be said of a trial that a predecessor began, until it has been ended.
+pub fn begun(run: &Path) -> Option<TrialObserved> {
+    // One that cannot be read is not ended either, and said with every attempt.
+    let journal: Option<Journal> = kept::read(&run.join(DIRECTORY), FILE).ok()?;
+    journal.map(|journal| TrialObserved::Before(journal.before))
+}
 
 /// Does what the node is asked, and says what became of it, for as long as it is run. While `tell` says
 /// [`TrialObserved::Before`], and only then, links may carry something else than this boot runs at.

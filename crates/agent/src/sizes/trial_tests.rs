@@ -129,7 +129,8 @@ async fn an_agent_ends_what_its_predecessor_began_though_it_hears_of_nobody() {
     agent.ask_for(9000, LONG);
     agent.until(Some(TrialObserved::Before(1500)), 9000, HELD).await;
     agent.ask = watch::Sender::new(None);
-    agent.tell = watch::Sender::new(None);
+    agent.tell = watch::Sender::new(begun(agent.host.run.path()));
+    assert_eq!(*agent.tell.borrow(), Some(TrialObserved::Before(1500)));
     agent.start();
     agent.until(None, 1500, FREE).await;
     assert!(!agent.leftovers());
