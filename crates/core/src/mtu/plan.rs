@@ -171,7 +171,8 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
         .collect();
     let (wanted, refusals) = match check::read(&facts.cluster, record, &hosts, &facts.asked) {
         Ok(wanted) => (wanted, Vec::new()),
-        Err(refusals) => (Wanted { change: record.change, may_end: false }, refusals),
+        // Whoever asks for something else no longer asks for what is under way.
+        Err(refusals) => (Wanted { change: record.change, may_end: true }, refusals),
     };
     let rendering = record.rendering();
     let missing = missing(&rendering, facts.nodes);
@@ -181,7 +182,9 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     let (next, edit) = if edited != *record || facts.mode.paused {
         (edited, None)
     } else {
-        advance(record, facts, arrived, wanted.may_end)
+        // What is asked and refused is people's to mend: nothing is written over it.
+        let finish_alone = facts.mode.unattended && refusals.is_empty();
+        advance(record, facts, arrived, wanted.may_end, finish_alone)
     };
     let rollout = rollout(record, facts);
     let phase = Phase::of(&next, arrived && next == *record);
@@ -190,11 +193,16 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     Decision { record: next, edit, rollout, refusals, missing, phase, conditions, events }
 }
 
-fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Record, Option<SpecEdit>) {
+fn advance(
+    record: &Record,
+    facts: &Facts,
+    arrived: bool,
+    may_end: bool,
+    finish_alone: bool,
+) -> (Record, Option<SpecEdit>) {
     let stay = (*record, None);
     let Some(change) = record.change else { return stay };
     let Change { network, stage, back, .. } = change;
-    let unattended = facts.mode.unattended;
     // On the way back there is nothing better to do than to arrive.
     let (failed, losing) = (!facts.probes.failed.is_empty(), !facts.probes.losing.is_empty());
     let trouble = !back && (failed || losing);
@@ -206,7 +214,7 @@ fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Rec
     if trouble && turn {
         return match undo(&change) {
             Some(edit) => (*record, Some(edit)),
-            None => finished(record, network.from, facts, arrived, may_end),
+            None => finished(record, network.from, arrived, may_end, finish_alone),
         };
     }
     match stage {
@@ -214,9 +222,9 @@ fn advance(record: &Record, facts: &Facts, arrived: bool, may_end: bool) -> (Rec
         Stage::Spreading { finish: true } => {
             (record.with(Some(Change { stage: Stage::Settling, ..change })), None)
         }
-        Stage::Spreading { finish: false } => (*record, unattended.then_some(SpecEdit::Finish(network.to))),
-        Stage::Settling => finished(record, network.to, facts, arrived, may_end),
-        Stage::Returning => finished(record, network.from, facts, arrived, may_end),
+        Stage::Spreading { finish: false } => (*record, finish_alone.then_some(SpecEdit::Finish(network.to))),
+        Stage::Settling => finished(record, network.to, arrived, may_end, finish_alone),
+        Stage::Returning => finished(record, network.from, arrived, may_end, finish_alone),
     }
 }
 
@@ -235,14 +243,14 @@ pub fn undo(change: &Change) -> Option<SpecEdit> {
 fn finished(
     record: &Record,
     at: Mtu,
-    facts: &Facts,
     arrived: bool,
     may_end: bool,
+    finish_alone: bool,
 ) -> (Record, Option<SpecEdit>) {
     match (arrived, may_end) {
         // One more epoch: hosts are no longer told anything, which restarts nobody.
         (true, true) => (Record { epoch: record.epoch + 1, mtu: at, change: None }, None),
-        (true, false) if facts.mode.unattended => (*record, Some(SpecEdit::Finish(at))),
+        (true, false) if finish_alone => (*record, Some(SpecEdit::Finish(at))),
         (true | false, _) => (*record, None),
     }
 }

@@ -1,6 +1,7 @@
 use super::super::check::{AskedChange, AskedEnds, Plugin, Transport};
 use super::super::probe::Way;
 use super::super::probe::judge::{Lost, Pair};
+use super::super::record::Ends;
 use super::super::status::ConditionKind;
 use super::*;
 use crate::mtu::fixtures::{mtu, name};
@@ -9,6 +10,12 @@ fn change(from: u32, to: u32, machine: u32) -> Asked {
     let network = Some(AskedEnds { from: Some(from), to: Some(to) });
     let machine = Some(AskedEnds { from: None, to: Some(machine) });
     Asked { mtu: Some(from), migration: Some(AskedChange { network, machine }) }
+}
+
+fn from_hosts_at(host: u32, asked: Asked) -> Asked {
+    let mut asked = asked;
+    asked.migration.as_mut().unwrap().machine.as_mut().unwrap().from = Some(host);
+    asked
 }
 
 fn finish(mtu: u32) -> Asked {
@@ -404,6 +411,106 @@ fn a_refused_edit_changes_nothing_and_what_was_under_way_goes_on() {
             "spec.migration.mtu.network.from is 1300, but the MTU that is applied is 8900"
         )
     );
+}
+
+/// Nobody at 1500 is ever made to send 9000 to the others.
+#[test]
+fn hosts_are_not_taken_to_where_somebody_wrongly_says_they_were() {
+    for (network, host, (to, from, machine)) in
+        [(1400, 1500, (1300, 9000, 1500)), (8900, 9000, (1400, 1500, 9000))]
+    {
+        let mut world = World::new(network, host);
+        let decision = world.ask(from_hosts_at(from, change(network, to, machine)));
+        assert_eq!((decision.phase, world.record.change), (Phase::Idle, None));
+        let (holds, reason, said) = message(&decision, ConditionKind::Refused);
+        assert!(holds && reason == "HostsNotAtFrom", "{said}");
+        assert!(said.contains(&format!("machine.from is {from}")), "{said}");
+        assert!(said.contains(&format!("runs at {host}")), "{said}");
+    }
+}
+
+#[test]
+fn another_change_asked_in_phase_two_begins_when_every_node_has_settled() {
+    for unattended in [false, true] {
+        let mut world = World::new(1400, 1500);
+        world.mode.unattended = unattended;
+        world.ask(change(1400, 8900, 9000));
+        world.reboot_all();
+        world.ask(finish(8900));
+        world.reboot("a");
+        let next = change(8900, 5000, 9000);
+        let decision = world.ask(next);
+        assert_eq!(
+            (decision.phase, message(&decision, ConditionKind::Refused).1),
+            (Phase::Two, "ChangeRunning")
+        );
+        world.reboot("b");
+        let decision = world.reboot("c");
+        assert_eq!((decision.phase, decision.refusals), (Phase::One, vec![]));
+        assert_eq!(world.asked, next, "nobody wrote over it");
+        assert_eq!(world.record.change.unwrap().network, Ends { from: mtu(8900), to: mtu(5000) });
+    }
+}
+
+#[test]
+fn a_change_whose_nodes_have_settled_ends_whatever_else_is_asked_and_refused() {
+    for refused in [change(1300, 8900, 9000), change(8900, 70_000, 9000), finish(1400)] {
+        let mut world = World::new(1400, 1500);
+        world.mode.unattended = true;
+        world.ask(change(1400, 8900, 9000));
+        world.reboot_all();
+        world.reboot("a");
+        world.ask(refused);
+        let decision = world.reboot_all();
+        assert_eq!((world.record.mtu, world.record.change), (mtu(8900), None), "{refused:?}");
+        assert_eq!(world.asked, refused, "it is left for people to see");
+        assert!(!decision.refusals.is_empty());
+    }
+}
+
+#[test]
+fn what_is_refused_in_phase_one_is_not_written_over_and_the_change_says_that_it_waits() {
+    let mut world = World::new(1400, 1500);
+    world.mode.unattended = true;
+    world.ask(change(1400, 8900, 9000));
+    let refused = change(8900, 5000, 9000);
+    world.ask(refused);
+    let decision = world.reboot_all();
+    assert_eq!((decision.phase, world.asked), (Phase::AwaitingFinish, refused));
+    assert_eq!(message(&decision, ConditionKind::Held).1, "AwaitingFinish");
+    world.ask(change(1400, 8900, 9000));
+    assert_eq!(world.asked, finish(8900), "asked for again, it goes on by itself");
+}
+
+#[test]
+fn a_cancellation_that_comes_late_takes_phase_two_back() {
+    for unattended in [false, true] {
+        let mut world = World::new(1400, 1500);
+        world.mode.unattended = unattended;
+        world.ask(change(1400, 8900, 9000));
+        world.reboot_all();
+        world.ask(finish(8900));
+        world.reboot("a");
+        let decision = world.ask(change(1400, 1400, 1500));
+        assert_eq!((decision.phase, decision.refusals), (Phase::One, vec![]));
+        world.reboot_all();
+        world.ask(finish(1400));
+        world.reboot_all();
+        assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+    }
+}
+
+#[test]
+fn a_way_back_that_is_sent_elsewhere_is_guarded_like_any_change() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.ask(finish(8900));
+    world.ask(change(8900, 1400, 1500));
+    world.probes.losing = vec![lossy("a", "b")];
+    assert_eq!(world.settle().rollout, Rollout::Go, "there is nothing better than to arrive");
+    let decision = world.ask(change(8900, 5000, 9000));
+    assert_eq!(decision.rollout, Rollout::Losing(vec![lossy("a", "b")]));
 }
 
 #[test]

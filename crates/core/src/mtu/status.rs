@@ -206,7 +206,8 @@ pub(super) fn conditions(
             message: refusals.iter().map(Refusal::to_string).collect::<Vec<_>>().join("; "),
         },
     };
-    vec![in_progress, held(record, phase, rollout, missing, facts), refused]
+    let alone = facts.mode.unattended && refusals.is_empty();
+    vec![in_progress, held(record, phase, rollout, missing, facts, alone), refused]
 }
 
 fn summary(change: &Change) -> String {
@@ -240,7 +241,15 @@ fn turned_by(record: &Record, facts: &Facts) -> String {
     }
 }
 
-fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], facts: &Facts) -> Condition {
+/// `alone`, the second edit is made without asking.
+fn held(
+    record: &Record,
+    phase: Phase,
+    rollout: &Rollout,
+    missing: &[Missing],
+    facts: &Facts,
+    alone: bool,
+) -> Condition {
     let no = |message: &str| (false, "AsExpected", message.to_owned());
     let untried = &facts.probes.untried;
     let (holds, reason, message) = match (rollout, phase) {
@@ -263,7 +272,7 @@ fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], f
             let names: Vec<String> = untried.iter().map(ToString::to_string).collect();
             (true, "NotProbed", format!("the new size was not tried yet on {}", names.join(", ")))
         }
-        (Rollout::Go, Phase::AwaitingFinish) if !facts.mode.unattended => {
+        (Rollout::Go, Phase::AwaitingFinish) if !alone => {
             let to = record.published();
             (
                 true,
@@ -274,7 +283,7 @@ fn held(record: &Record, phase: Phase, rollout: &Rollout, missing: &[Missing], f
                 ),
             )
         }
-        (Rollout::Go, Phase::AwaitingRemoval) if !facts.mode.unattended => {
+        (Rollout::Go, Phase::AwaitingRemoval) if !alone => {
             let at = record.published();
             (true, "AwaitingRemoval", format!("every node is back at {at}; remove spec.migration"))
         }

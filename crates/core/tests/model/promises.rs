@@ -93,12 +93,12 @@ fn back(change: &Change) -> [Asked; 2] {
     })
 }
 
-/// I5: turning back is never refused.
+/// I5: turning back is never refused, in whichever phase somebody believed to be when they asked for it.
 fn there_is_a_way_back(state: &State) -> Result<(), String> {
     let Some(change) = state.record.change else { return Ok(()) };
     let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
     let accepted = |asked: &Asked| read(&cluster, &state.record, &BTreeMap::new(), asked).is_ok();
-    if back(&change).iter().any(accepted) {
+    if back(&change).iter().all(accepted) {
         Ok(())
     } else {
         Err(format!("I5: no way back from {:?}", state.record))
@@ -163,7 +163,8 @@ fn at_rest_all_have_arrived(world: &World, state: &State, actions: &[Action]) ->
         Some(Stage::Spreading { finish: true }) => {
             Err("stuck: phase two was asked for and all are ready".into())
         }
-        Some(Stage::Spreading { finish: false } | Stage::Settling | Stage::Returning) | None => Ok(()),
+        Some(Stage::Settling) => Err("stuck: every node has settled, and the change does not end".into()),
+        Some(Stage::Spreading { finish: false } | Stage::Returning) | None => Ok(()),
     }
 }
 

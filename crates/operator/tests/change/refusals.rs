@@ -66,6 +66,7 @@ async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
         Row(migration(Some(1400), 65537, hosts.clone()), "OutOfRange", "65637"),
         Row(migration(Some(1400), 1500, hosts.clone()), "MachineTooSmall", "1600"),
         Row(migration(Some(1400), 1300, json!({ "from": 1400, "to": 1600 })), "HostElsewhere", "n000 at 1500"),
+        Row(migration(Some(1400), 1300, json!({ "from": 9000, "to": 1500 })), "HostsNotAtFrom", "machine.from is 9000, but every host that has reported runs at 1500"),
         Row(plugin(8900), "WithoutMigration", "8900"),
     ];
     for row in rows {

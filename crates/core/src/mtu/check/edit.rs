@@ -124,11 +124,17 @@ fn with(
         return Err(vec![Refusal::Missing(missing.collect())]);
     };
     let mut refusals = Vec::new();
-    // A change that is under way keeps its beginning, also after what is published has moved on to its end.
-    let continued = matches!(record.change,
-        Some(Change { network, stage: Stage::Spreading { .. } | Stage::Returning, .. })
-            if network.from.bytes() == from);
-    let other_end = matches!(record.change, Some(Change { network, .. }) if network.to.bytes() == from);
+    let aims_at = |network: Mtu, host: Mtu| to == network.bytes() && host_to == host.bytes();
+    let (back, on) = record.change.map_or((false, false), |Change { network, host, .. }| {
+        (aims_at(network.from, host.from), aims_at(network.to, host.to))
+    });
+    // A change that is under way keeps its beginning, also after what is published has moved on to its end. Whoever
+    // cancels it may have read it just before it did.
+    let continued = record.change.is_some_and(|Change { network, stage, .. }| match stage {
+        Stage::Spreading { .. } | Stage::Returning => network.from.bytes() == from,
+        Stage::Settling => network.from.bytes() == from && back,
+    });
+    let other_end = record.change.is_some_and(|Change { network, .. }| network.to.bytes() == from);
     if !continued && !other_end && from != record.published().bytes() {
         refusals.push(Refusal::From { asked: from, applied: record.published() });
     }
@@ -137,10 +143,8 @@ fn with(
     let machine_to = keep(cluster.in_range(Field::MachineTo, host_to));
     let budget = cluster.plugin.budget();
     let needs = u64::from(to) + u64::from(budget);
-    // Where the cluster came from it may go back to, though nobody could choose it anew.
-    let back = matches!(record.change, Some(Change { network, host, .. })
-        if to == network.from.bytes() && host_to == host.from.bytes());
-    if needs > u64::from(host_to) && !back {
+    // Where the cluster came from it may go back to, though nobody could choose it anew; also once it is on its way.
+    if needs > u64::from(host_to) && !back && !on {
         refusals.push(Refusal::MachineTooSmall { asked: host_to, network: to, budget, needs });
     }
     let (Some(to), Some(host_to), true) = (network_to, machine_to, refusals.is_empty()) else {
@@ -150,7 +154,7 @@ fn with(
     let asked_from = machine.from.map(|bytes| cluster.in_range(Field::MachineFrom, bytes));
     let change = match record.change {
         None => start(hosts, from, to, asked_from, host_to),
-        Some(running) => meanwhile(running, from, to, host_to),
+        Some(running) => meanwhile(running, from, to, host_to, back, on),
     };
     let change = change.map_err(|refusal| vec![refusal])?;
     Ok(Wanted { change: Some(change), may_end: false })
@@ -171,6 +175,12 @@ fn start(
     let elsewhere: Vec<_> = elsewhere.filter(|(_, mtu)| *mtu != host_from && *mtu != host_to).collect();
     if !elsewhere.is_empty() {
         return Err(Refusal::HostElsewhere { from: host_from, to: host_to, nodes: elsewhere });
+    }
+    // What is said of them is where they go when the change is cancelled. It counts where they differ or are silent, not
+    // against what all of them report.
+    let mut known = hosts.values().flatten().peekable();
+    if known.peek().is_some() && known.all(|mtu| *mtu != host_from) {
+        return Err(Refusal::HostsNotAtFrom { asked: host_from, run: host_to });
     }
     let (network, host) = (Ends { from, to }, Ends { from: host_from, to: host_to });
     Ok(Change { network, host, stage: Stage::Spreading { finish: false }, back: false })
@@ -193,26 +203,36 @@ fn common(hosts: &Hosts) -> Result<Mtu, Refusal> {
     Err(Refusal::HostsDiffer(each.collect()))
 }
 
-/// What a change asked while `running` is under way makes of it.
-fn meanwhile(running: Change, from: Mtu, to: Mtu, host_to: Mtu) -> Result<Change, Refusal> {
+/// What a change asked while `running` is under way makes of it: one that leads `back` to where that began, `on` to where
+/// it goes already, or elsewhere.
+fn meanwhile(
+    running: Change,
+    from: Mtu,
+    to: Mtu,
+    host_to: Mtu,
+    back: bool,
+    on: bool,
+) -> Result<Change, Refusal> {
     let Change { network, host, stage, .. } = running;
-    let back = to == network.from && host_to == host.from;
     let anew = Stage::Spreading { finish: false };
     match stage {
         // Undoing: asked as "from here to here", or as the reverse of what is under way.
         Stage::Spreading { .. } | Stage::Returning if back => {
             Ok(Change { stage: Stage::Returning, ..running })
         }
-        // Every node holds the old end, so any other end may be aimed at from there.
+        // Also asked as "from there to there", as whoever cancelled just before phase two began did of the way back.
+        Stage::Spreading { .. } if on => Ok(Change { stage: anew, ..running }),
+        // Every node holds the old end, so any other end may be aimed at from there. That is a way forward.
         Stage::Spreading { .. } | Stage::Returning if from == network.from => {
             let (network, host) = (Ends { to, ..network }, Ends { to: host_to, ..host });
-            Ok(Change { network, host, stage: anew, ..running })
+            Ok(Change { network, host, stage: anew, back: running.back && on })
         }
-        Stage::Settling if back && from == network.to => {
+        Stage::Settling if back => {
             Ok(Change { network: network.swapped(), host: host.swapped(), stage: anew, back: !running.back })
         }
         Stage::Spreading { .. } | Stage::Returning | Stage::Settling => {
-            Err(Refusal::ChangeRunning { from: network.from, to: network.to, host_from: host.from })
+            let settling = stage == Stage::Settling;
+            Err(Refusal::ChangeRunning { from: network.from, to: network.to, host_from: host.from, settling })
         }
     }
 }

@@ -130,8 +130,10 @@ pub enum Refusal {
     },
     /// Another change is under way.
     #[error(
-        "the MTU is being changed from {from} to {to}; finish it, or ask for the reverse (network from {to} to {from}, \
-         machine to {host_from}) first"
+        "the MTU is being changed from {from} to {to}; {} the reverse (network from {to} to {from}, machine to \
+         {host_from}){}",
+        if *.settling { "this is looked at again when every node has settled, or ask for" } else { "finish it, or ask for" },
+        if *.settling { "" } else { " first" }
     )]
     ChangeRunning {
         /// Its old end.
@@ -140,6 +142,8 @@ pub enum Refusal {
         to: Mtu,
         /// The hosts' old end.
         host_from: Mtu,
+        /// Whether it ends by itself.
+        settling: bool,
     },
     /// It is not known where the hosts are.
     #[error(
@@ -159,6 +163,17 @@ pub enum Refusal {
         to: Mtu,
         /// Which, and where they are.
         nodes: Vec<(NodeName, Mtu)>,
+    },
+    /// No host is where they are said to come from.
+    #[error(
+        "{} is {asked}, but every host that has reported runs at {run}; set it to that",
+        Field::MachineFrom
+    )]
+    HostsNotAtFrom {
+        /// What was asked.
+        asked: Mtu,
+        /// Where they are.
+        run: Mtu,
     },
     /// At first configuration: the hosts do not carry the pods' packets with their headers.
     #[error("{field} is {asked}, which needs hosts with an MTU of at least {needs}; they have {host}")]
@@ -201,14 +216,10 @@ impl Refusal {
             Refusal::HostUnknown(_) => "HostUnknown",
             Refusal::HostsDiffer(_) => "HostsDiffer",
             Refusal::HostElsewhere { .. } => "HostElsewhere",
+            Refusal::HostsNotAtFrom { .. } => "HostsNotAtFrom",
             Refusal::HostTooSmall { .. } => "HostTooSmall",
             Refusal::UplinkTooSmall { .. } => "UplinkTooSmall",
         }
-    }
-
-    /// Whether it may pass by itself, without anybody editing anything.
-    pub fn passes(&self) -> bool {
-        matches!(self, Refusal::HostUnknown(_) | Refusal::ChangeRunning { .. })
     }
 }
 

@@ -112,7 +112,13 @@ fn another_beginning_is_refused_while_a_change_runs() {
     let running = "the MTU is being changed from 1400 to 8900; finish it, or ask for the reverse \
                    (network from 8900 to 1400, machine to 1500) first";
     assert_eq!(read_on(&phase_one(), &change(8900, 4000, 4100)).unwrap_err(), [running]);
-    assert_eq!(read_on(&phase_two(), &change(8900, 4000, 4100)).unwrap_err(), [running]);
+    assert_eq!(
+        read_on(&phase_two(), &change(8900, 4000, 4100)).unwrap_err(),
+        [
+            "the MTU is being changed from 1400 to 8900; this is looked at again when every node has settled, or ask for \
+          the reverse (network from 8900 to 1400, machine to 1500)"
+        ]
+    );
     assert_eq!(
         read_on(&phase_two(), &change(1400, 8900, 9000)).unwrap_err(),
         ["spec.migration.mtu.network.from is 1400, but the MTU that is applied is 8900"]
@@ -173,6 +179,39 @@ fn the_reverse_in_phase_two_is_phase_one_of_the_way_back() {
     assert_eq!(record.rendering().network, phase_one().rendering().network);
 }
 
+/// Whoever cancels phase one may find that phase two began meanwhile.
+#[test]
+fn a_cancellation_that_arrives_in_phase_two_is_the_reverse_and_stays_it() {
+    let cancel = change(1400, 1400, 1500);
+    let record = after(&phase_two(), &cancel);
+    assert_eq!(record, after(&phase_two(), &change(8900, 1400, 1500)));
+    assert_eq!(after(&record, &cancel), record, "and is no other request once it is under way");
+}
+
+#[test]
+fn a_reversal_to_where_nobody_could_choose_to_go_is_still_what_is_asked_once_it_is_under_way() {
+    let record = after(&Record::settled(mtu(1442)), &change(1442, 8900, 9000));
+    let settling = record.with(record.change.map(|change| Change { stage: Stage::Settling, ..change }));
+    for back in [change(1442, 1442, 1500), change(8900, 1442, 1500)] {
+        let reversed = after(&settling, &back);
+        assert_eq!(spreading(&reversed), (8900, 1442, 9000, 1500));
+        assert_eq!(after(&reversed, &back), reversed);
+    }
+}
+
+#[test]
+fn a_way_back_that_is_sent_elsewhere_is_a_way_forward() {
+    let back = after(&phase_two(), &change(8900, 1400, 1500));
+    let is_back = |record: &Record| record.change.unwrap().back;
+    assert!(is_back(&back) && is_back(&after(&back, &change(8900, 1400, 1500))));
+    let elsewhere = after(&back, &change(8900, 5000, 9000));
+    assert_eq!(spreading(&elsewhere), (8900, 5000, 9000, 9000));
+    assert!(!is_back(&elsewhere));
+    assert!(!is_back(&after(&back, &change(8900, 1400, 1600))), "nor with hosts at another size");
+    let cancelled = after(&back, &change(8900, 8900, 9000));
+    assert!(is_back(&after(&cancelled, &change(8900, 1400, 1500))));
+}
+
 #[test]
 fn hosts_alone_may_change() {
     let record = after(&Record::settled(mtu(1400)), &change(1400, 1400, 9000));
@@ -219,6 +258,29 @@ fn where_the_hosts_come_from_must_be_known() {
         read(&Hosts::new(), Some(9)).unwrap_err(),
         ["spec.migration.mtu.machine.from is 9, not between 576 and 65536"]
     );
+}
+
+/// It is where hosts go when the change is cancelled.
+#[test]
+fn where_the_hosts_come_from_is_not_believed_where_none_of_them_is() {
+    let read = |record: u32, (to, from, machine): (u32, u32, u32), hosts: &Hosts| {
+        let mut asked = change(record, to, machine);
+        asked.migration.as_mut().unwrap().machine.as_mut().unwrap().from = Some(from);
+        let said = |all: Vec<Refusal>| all.iter().map(Refusal::to_string).collect::<Vec<_>>();
+        let record = Record::settled(mtu(record));
+        super::read(&CLUSTER, &record, hosts, &asked).map(|w| w.change.unwrap().host.from).map_err(said)
+    };
+    let small = hosts(&[("a", 1500), ("b", 1500)]);
+    let refusal = "spec.migration.mtu.machine.from is 9000, but every host that has reported runs at 1500; set it to that";
+    assert_eq!(read(1400, (1300, 9000, 1500), &small).unwrap_err(), [refusal]);
+    let mut one_silent = small.clone();
+    one_silent.insert(node("c"), None);
+    assert_eq!(read(1400, (1300, 9000, 1500), &one_silent).unwrap_err(), [refusal]);
+    let large = hosts(&[("a", 9000), ("b", 9000)]);
+    let refusal = "spec.migration.mtu.machine.from is 1500, but every host that has reported runs at 9000; set it to that";
+    assert_eq!(read(8900, (1400, 1500, 9000), &large).unwrap_err(), [refusal]);
+    assert_eq!(read(1400, (1300, 1500, 1500), &small), Ok(mtu(1500)), "hosts need not change");
+    assert_eq!(read(1400, (1300, 1500, 1500), &one_silent), Ok(mtu(1500)));
 }
 
 #[test]
