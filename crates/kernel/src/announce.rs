@@ -1,10 +1,11 @@
-//! Telling the wire where an address lives now.
+//! Telling the wire where an address lives now, and asking routers on it to tell of themselves.
 //!
 //! Routers keep what they once learned for hours. After an address has moved, nothing reaches it until somebody
 //! tells them: a gratuitous ARP (request and reply, because some listen to one only), or an unsolicited
 //! neighbour advertisement with the override flag.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 
 use etherparse::icmpv6::NeighborAdvertisementHeader;
 use etherparse::{ArpEthIpv4Packet, ArpOperation, EtherType, Ethernet2Header, Icmpv6Type, PacketBuilder};
@@ -19,6 +20,9 @@ use crate::sys;
 const ALL_NODES: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
 const ALL_NODES_IP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const TARGET_LINK_ADDRESS: u8 = 2;
+/// `33:33:00:00:00:02`, where every IPv6 router listens.
+const ALL_ROUTERS: Mac = Mac([0x33, 0x33, 0, 0, 0, 2]);
+const ALL_ROUTERS_IP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// An address and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,21 +41,33 @@ impl Kernel {
         if announcements.is_empty() {
             return Ok(());
         }
-        let socket = self
-            .namespace()
-            // Protocol none: this socket only sends, nothing is queued to it.
-            .run(|| socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None))?
-            .map_err(|errno| Error::refused(Attempt::Opening, "packet socket", errno))?;
+        let socket = self.sender()?;
         for announcement in announcements {
             for frame in frames(announcement.ip, announcement.mac) {
-                sys::send_frame(&socket, announcement.link, &frame).map_err(|errno| {
-                    let object = format!("announcement of {} at {}", announcement.ip, announcement.mac);
-                    Error::refused(Attempt::Sending, format!("{object} on link {}", announcement.link), errno)
+                send(&socket, announcement.link, &frame, || {
+                    format!("announcement of {} at {}", announcement.ip, announcement.mac)
                 })?;
             }
         }
         Ok(())
     }
+
+    /// Asks the routers behind a link to tell of themselves. Unasked they do so every few minutes.
+    pub fn solicit_routers(&self, link: u32, mac: Mac) -> Result<()> {
+        send(&self.sender()?, link, &solicitation(mac), || "question for routers".to_owned())
+    }
+
+    fn sender(&self) -> Result<OwnedFd> {
+        self.namespace()
+            // Protocol none: this socket only sends, nothing is queued to it.
+            .run(|| socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None))?
+            .map_err(|errno| Error::refused(Attempt::Opening, "packet socket", errno))
+    }
+}
+
+fn send(socket: &OwnedFd, link: u32, frame: &[u8], what: impl FnOnce() -> String) -> Result<()> {
+    sys::send_frame(socket, link, frame)
+        .map_err(|errno| Error::refused(Attempt::Sending, format!("{} on link {link}", what()), errno))
 }
 
 /// The frames that announce an address.
@@ -87,6 +103,17 @@ fn advertisement(ip: Ipv6Addr, mac: Mac) -> Vec<u8> {
         .icmpv6(Icmpv6Type::NeighborAdvertisement(flags))
         .write(&mut frame, &body)
         .expect("a vector takes everything and the body is far below the length of a packet");
+    frame
+}
+
+/// From nobody, so that the answer goes to everybody: nobody's is the only address that is surely there.
+fn solicitation(mac: Mac) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(62);
+    PacketBuilder::ethernet2(mac.0, ALL_ROUTERS.0)
+        .ipv6(Ipv6Addr::UNSPECIFIED.octets(), ALL_ROUTERS_IP.octets(), 255)
+        .icmpv6(Icmpv6Type::RouterSolicitation)
+        .write(&mut frame, &[])
+        .expect("a vector takes everything");
     frame
 }
 

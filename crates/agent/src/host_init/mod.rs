@@ -357,6 +357,12 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     let removed = timeout(options.patience, switch.clear()).await;
     removed.map_err(|_| silent(options.patience))?.map_err(|source| rows(name, source))?;
     waited(&switch, name, options.patience).await?;
+    if let Some(uplink) = &uplink {
+        // It was up all along, so the kernel does not ask by itself for what it forgot when the bridge took over.
+        let mac = uplink.mac.unwrap_or(Mac([0; 6]));
+        let asking = || format!("asking routers behind {} to tell of themselves", uplink.name);
+        tell(kernel.solicit_routers(uplink.index, mac), asking)?;
+    }
     step("removing what else of ours is in the kernel");
     crate::host::withdraw(kernel, &options.run).map_err(InitError::Withdraw)
 }

@@ -3,7 +3,7 @@
 //! they are held by their interface, whose IPv6 size counts where a route has none of its own.
 //!
 //! An advertisement may say a size itself, by which the kernel lets go of what it was told. It is told not to listen to
-//! that meanwhile.
+//! that meanwhile; and a route that such a size came with is forgotten, and its router asked to tell of itself again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,10 +13,10 @@ use netferry_core::mtu::Envelope;
 use netferry_kernel::address::Lifetime;
 use netferry_kernel::route::{BY_ROUTER, Route};
 use netferry_kernel::sysctl::{Key, Of};
-use netferry_kernel::{Family, IfName, Kernel};
+use netferry_kernel::{Changes, Family, IfName, Kernel, Mac, Objects as _};
 use serde::{Deserialize, Serialize};
 
-use super::{Managed, Result, SizeError, tell};
+use super::{Managed, Result, SizeError, leads_out, tell};
 use crate::kept;
 
 /// The kernel takes no less for IPv6.
@@ -90,7 +90,33 @@ pub(super) fn hold(kernel: &Kernel, links: &[Managed], wanted: Envelope, run: &P
     write(kernel, &deaf.collect(), || "holding advertised routes".to_owned())?;
     let too_large = names().filter(|name| size(name).is_some_and(|size| size > pin));
     let small = too_large.map(|name| (size_of(name), pin.to_string()));
-    write(kernel, &small.collect(), || format!("holding advertised routes at {pin}"))
+    write(kernel, &small.collect(), || format!("holding advertised routes at {pin}"))?;
+    forget_larger(kernel, links, pin)
+}
+
+/// Forgets routes that came with a larger size than is let out: the interface's does not count for them, and what is
+/// written in their place the kernel would not know again. Asked, routers bring them back in a moment, without a size.
+fn forget_larger(kernel: &Kernel, links: &[Managed], pin: u32) -> Result<()> {
+    let listening = listening(kernel, links)?;
+    let indices = links.iter().map(|managed| managed.link.index).collect();
+    let larger = |route: &Route| {
+        let said = route.mtu.is_some_and(|mtu| mtu.bytes > pin);
+        said && is_of_its_link(route, &listening) && leads_out(route, &indices)
+    };
+    let mut routes = tell(kernel.routes().observe(), || "reading routes".to_owned())?;
+    routes.retain(larger);
+    for route in &routes {
+        let remove = Changes { remove: vec![route.clone()], ..Changes::default() };
+        tell(kernel.routes().apply(&remove), || format!("forgetting the advertised route to {}", route.to))?;
+    }
+    let over = |managed: &&Managed| {
+        routes.iter().flat_map(|route| &route.hops).any(|hop| hop.link == Some(managed.link.index))
+    };
+    for Managed { link, .. } in links.iter().filter(over) {
+        let asked = kernel.solicit_routers(link.index, link.mac.unwrap_or(Mac([0; 6])));
+        tell(asked, || format!("asking routers behind {} to tell of themselves", link.name))?;
+    }
+    Ok(())
 }
 
 /// What an interface gets back, as far as it takes it now.

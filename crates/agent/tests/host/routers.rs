@@ -4,7 +4,7 @@
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-use netferry_agent::host_init::prepare;
+use netferry_agent::host_init::{prepare, undo};
 use netferry_agent::sizes;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_kernel::address::{Address, Lifetime};
@@ -185,6 +185,54 @@ async fn a_route_that_a_router_advertises_during_a_change_is_held_and_let_go_whe
     assert_lets_out(&wire.host, 1400);
 }
 
+/// Hears what hosts ask of routers.
+struct Ear(std::os::fd::OwnedFd);
+
+impl Ear {
+    fn open(router: &Kernel) -> Ear {
+        let opened = router.namespace().run(|| {
+            let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
+            net::socket_with(AddressFamily::INET6, SocketType::RAW, flags, Some(ipproto::ICMPV6))
+        });
+        Ear(opened.unwrap().unwrap())
+    }
+
+    /// Waits until somebody asks.
+    async fn asked(&self) {
+        let heard = || -> Option<u8> {
+            let mut message = [0; 1500];
+            let (length, _) = net::recv(&self.0, &mut message, net::RecvFlags::empty()).ok()?;
+            message[..length].first().copied()
+        };
+        let mut others = Vec::new();
+        until("somebody asks for routers", async || {
+            while let Some(kind) = heard() {
+                if kind == 133 {
+                    return Ok(());
+                }
+                others.push(kind);
+            }
+            Err(format!("{others:?}"))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_route_that_came_with_a_larger_size_than_is_let_out_is_forgotten_and_asked_for_again() {
+    let wire = listening().await;
+    let directory = tempfile::tempdir().unwrap();
+    // Only a size that is not the interface's own comes with the route.
+    heard(&wire, Says { lifetime: 1800, mtu: Some(1480) }).await;
+    assert_lets_out(&wire.host, 1480);
+    let ear = Ear::open(&wire.peer);
+    sizes::run(&wire.host, &[&name("eth0")], envelope(1500, 1380), directory.path()).unwrap();
+    assert_eq!(routes(&wire.host, "::/0"), [], "packets of 1480 would still be let out");
+    ear.asked().await;
+    heard(&wire, Says { lifetime: 4000, mtu: Some(1480) }).await;
+    assert_lets_out(&wire.host, 1380);
+}
+
 #[tokio::test]
 async fn a_route_that_a_network_service_made_of_an_advertisement_is_held_and_still_ends() {
     let wire = listening().await;
@@ -219,4 +267,24 @@ async fn a_route_that_a_network_service_made_of_an_advertisement_moves_to_the_br
     let moved = routes_over(&wire.host, "br-ex", "::/0");
     let [route] = moved.as_slice() else { panic!("{moved:?}") };
     assert!(route.protocol == 9 && matches!(route.lifetime, Lifetime::Seconds(1..=600)), "{route:?}");
+}
+
+#[tokio::test]
+async fn an_uplink_that_is_the_hosts_own_again_asks_routers_to_tell_of_themselves() {
+    let wire = listening().await;
+    heard(&wire, Says { lifetime: 1800, mtu: None }).await;
+    let switch = Switch::start(&wire.host).await;
+    let options = options(&switch);
+    prepare(&wire.host, &options, |_| ()).await.unwrap();
+    // A link that has heard of a router asks no more.
+    until("the bridge learns of the router", async || {
+        Says { lifetime: 1800, mtu: None }.on(&wire.peer);
+        let routes = routes_over(&wire.host, "br-ex", "::/0");
+        if routes.is_empty() { Err(run(&wire.host, "ip -6 route")) } else { Ok(()) }
+    })
+    .await;
+    let ear = Ear::open(&wire.peer);
+    undo(&wire.host, &options, |_| ()).await.unwrap();
+    ear.asked().await;
+    heard(&wire, Says { lifetime: 4000, mtu: None }).await;
 }
