@@ -45,3 +45,15 @@ pub(crate) fn remove(file: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+/// Removes a directory with all that is in it; one that is not there is removed. Durable when it returns.
+///
+/// # Errors
+/// If it cannot be.
+pub(crate) fn remove_directory(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => directory.parent().map_or(Ok(()), |above| File::open(above)?.sync_all()),
+    }
+}

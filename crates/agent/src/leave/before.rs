@@ -43,6 +43,11 @@ fn try_note(switch: &Client, data: &Path) -> io::Result<()> {
     kept::write(data, FILE, &before.unwrap_or_default())
 }
 
+/// Whether somebody noted it, and did not leave since.
+pub(super) fn is_noted(data: &Path) -> bool {
+    data.join(FILE).exists()
+}
+
 pub(super) fn read(data: &Path) -> Before {
     kept::read(data, FILE).ok().flatten().unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //!
 //! Each step finds out what is left of it, so that a run that was cut off anywhere is finished by the next. The order
 //! is the reverse of how we came: nobody is told any more that pods can be started, then what keeps the network ends,
-//! then what it kept goes.
+//! then what it kept goes. What is not ours any more is not touched by the next run: somebody else's may be in its place.
 
 mod before;
 
@@ -115,10 +115,37 @@ pub async fn idle(paths: &Paths) -> Result<(), LeaveError> {
     }
 }
 
+/// Whether switch, daemons and databases of OVN are ours. Once they were left they are whosever they were before.
+pub async fn is_ours(paths: &Paths) -> bool {
+    if before::is_noted(&paths.data) {
+        return true;
+    }
+    // A switch that is not there was told nothing.
+    let Ok(Ok(switch)) = timeout(Duration::from_secs(2), connect(paths)).await else { return false };
+    let now = switch.snapshot();
+    let root = now.single::<OpenVSwitch>().ok().flatten();
+    root.is_some_and(|root| root.external_ids.contains_key(names::MARK.0))
+}
+
 /// Takes everything of ours off this host; nobody may keep it any more ([`idle`]). `step` hears what is being done.
 pub async fn leave(kernel: &Kernel, paths: &Paths, mut step: impl FnMut(&str)) -> Result<(), LeaveError> {
     step("telling runtimes that no pods can be started");
     remove(&paths.cni_config)?;
+    if is_ours(paths).await {
+        leave_ovn(kernel, paths, &mut step).await?;
+    }
+    step("removing what is ours from the kernel");
+    host::withdraw(kernel, &paths.run)?;
+    step("removing our files");
+    // What says that OVN is ours goes with the last of these, and last of all.
+    for directory in [&paths.run, &paths.data] {
+        let removed = kept::remove_directory(directory);
+        removed.map_err(|source| LeaveError::File { file: directory.clone(), source })?;
+    }
+    Ok(())
+}
+
+async fn leave_ovn(kernel: &Kernel, paths: &Paths, step: &mut impl FnMut(&str)) -> Result<(), LeaveError> {
     for daemon in daemons::of_zone(paths).iter().rev() {
         step(&format!("ending {}", daemon.name()));
         end(&paths.ovn_run, daemon.name()).await?;
@@ -127,6 +154,8 @@ pub async fn leave(kernel: &Kernel, paths: &Paths, mut step: impl FnMut(&str)) -
     let switch = timeout(PATIENCE, connect(paths)).await;
     let switch =
         switch.map_err(|_| LeaveError::NoSwitch { what: "answer" })?.map_err(LeaveError::Database)?;
+    // So that the next run knows that there is something to finish, also where nobody noted anything.
+    note(&switch, &paths.data);
     let pods = record::all(&switch.snapshot());
     clear(&switch, &before::read(&paths.data)).await?;
     links_gone(kernel, &switch).await?;
@@ -134,21 +163,11 @@ pub async fn leave(kernel: &Kernel, paths: &Paths, mut step: impl FnMut(&str)) -
         let gone = IfName::new(record.link).and_then(|link| pods::wire::detach(kernel, &link));
         gone.map_err(SettingsError::from)?;
     }
-    step("removing what is ours from the kernel");
-    host::withdraw(kernel, &paths.run)?;
-    step("removing our files");
+    step("removing the zone's databases");
     remove_databases(&paths.ovn_data)?;
     // Ours if nobody else has anything in them.
     for directory in [&paths.ovn_data, &paths.ovn_run] {
         let _ = std::fs::remove_dir(directory);
-    }
-    for directory in [&paths.run, &paths.data] {
-        match std::fs::remove_dir_all(directory) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(LeaveError::File { file: directory.clone(), source });
-            }
-            Ok(()) | Err(_) => {}
-        }
     }
     Ok(())
 }

@@ -65,8 +65,8 @@ pub(super) struct InstallArgs {
 Take this machine's network away again, and leave the host as it was: what `netferry solo` keeps in the kernel and in
 Open vSwitch goes, settings are put back to what they were, and what `netferry solo install` did is undone.
 
-Refused with 3, having changed nothing, while pods are attached, unless --force is given: they lose their network. Cut
-off at any point, the next run finishes it.",
+Refused with 3, having changed nothing, where there is nothing of it; and while pods are attached, unless --force is
+given: they lose their network. Cut off at any point, the next run finishes it, and touches nothing that was put back.",
     after_help = "\
 Examples:
   netferry solo uninstall
@@ -129,7 +129,8 @@ pub(super) fn install(args: &InstallArgs, global: &Global) -> Result<(), Failure
 
 pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
     let root = Path::new("/");
-    let note = Installed::read(root)?.unwrap_or_default();
+    let installed = Installed::read(root)?;
+    let note = installed.clone().unwrap_or_default();
     let solo = read(&note.options)?;
     let paths = agent::config(&solo.node)?.paths;
     let units = Units::of(root);
@@ -140,6 +141,9 @@ pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
         true => Failure::Refused(anyhow!(error)),
         false => Failure::Failed(anyhow!(error)),
     };
+    if installed.is_none() && !runtime.block_on(leave::is_ours(&paths)) {
+        return Err(Failure::Refused(anyhow!("not installed here: nothing of netferry is in the switch")));
+    }
     runtime.block_on(leave::check(&paths, args.force)).map_err(failure)?;
     if units.runs(UNIT) {
         say(&format!("stopping {UNIT}"));

@@ -147,5 +147,69 @@ fn a_machine_is_what_it_was_once_its_network_is_uninstalled_and_its_own_packets_
     let report = meter.finish(Duration::from_secs(3)).expect("a report");
     assert_eq!(report.verdict(Limits::NONE_LOST).problems, [] as [&str; 0]);
     // Nothing is left to take away.
-    assert_eq!(uninstall(&lab, &[]).0, Some(0));
+    let (code, told) = uninstall(&lab, &[]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("not installed here"), "{told}");
+}
+
+/// Somebody else's OVN: a unit, a database, and what the switch is told of it.
+const SOMEBODY: &str = "mkdir -p /run/systemd/system /var/lib/ovn && touch /run/systemd/system/ovn-central.service \
+    && echo theirs > /var/lib/ovn/ovnnb_db.db \
+    && ovs-vsctl --may-exist add-br br-int -- set open . external_ids:system-id=theirs external_ids:ovn-remote=theirs";
+
+/// What there is of it.
+fn somebody(lab: &Lab) -> String {
+    let look = "cat /var/lib/ovn/ovnnb_db.db; ovs-vsctl list-br; ovs-vsctl get open . external_ids; \
+                readlink /etc/systemd/system/ovn-central.service";
+    said(lab, NODE, &["sh", "-c", &format!("{look}; true")])
+}
+
+/// A service manager that does as it is told, until it finds something it does not start.
+fn service_manager(lab: &Lab, does_not_start: &str) {
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> /run/systemd/told\n[ \"$*\" != \"start {does_not_start}\" ] || exit 1\n"
+    );
+    let write = "cat > /run/systemd/systemctl && chmod +x /run/systemd/systemctl";
+    said(lab, NODE, &["sh", "-c", &format!("printf '%s' '{script}' | ({write})")]);
+}
+
+#[test]
+fn what_an_uninstallation_put_back_is_not_touched_by_the_next() {
+    let lab = up(&Options { single_node: true, ..bare(1) });
+    let managed = |arguments: &str| {
+        let done =
+            ran(&lab, NODE, &["sh", "-c", &format!("PATH=/run/systemd:$PATH netferry solo {arguments}")]);
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    said(&lab, NODE, &["sh", "-c", SOMEBODY]);
+    let before = somebody(&lab);
+    assert!(before.contains("theirs\nbr-int\n"), "{before}");
+    service_manager(&lab, "nothing");
+    let (code, told) = managed("uninstall");
+    assert_eq!((code, somebody(&lab)), (Some(3), before.clone()), "{told}");
+
+    // Installed, and taken away again before anything of it ran.
+    let install = "install --kubeconfig /etc/netferry/kubeconfig --cni-plugin /opt/cni/bin/netferry-cni \
+                   --cni-bin-dir /var/lib/cni/bin --timeout 0s";
+    assert_eq!(managed(install).0, Some(0));
+    let (code, told) = managed("uninstall");
+    assert_eq!((code, somebody(&lab)), (Some(0), before.clone()), "{told}");
+
+    // Installed and used; what it had taken the place of does not start again.
+    assert_eq!(managed(install).0, Some(0));
+    said(&lab, NODE, &["ovs-vsctl", "del-br", "br-int"]);
+    let solo = Solo::start(&lab);
+    until("pods can be started", || ran(&lab, NODE, &["test", "-e", CONFIG]).status.success());
+    drop(solo);
+    service_manager(&lab, "ovn-central.service");
+    let (code, told) = managed("uninstall");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("systemctl start ovn-central.service"), "{told}");
+    // It is somebody else's from here on, and somebody mends it.
+    said(&lab, NODE, &["ovs-vsctl", "add-br", "br-int"]);
+    assert_eq!(somebody(&lab), before);
+    service_manager(&lab, "nothing");
+    let (code, told) = managed("uninstall");
+    assert_eq!((code, somebody(&lab)), (Some(0), before.clone()), "{told}");
+    assert_eq!(managed("uninstall").0, Some(3));
 }
