@@ -145,10 +145,8 @@ pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
         return Err(Failure::Refused(anyhow!("not installed here: nothing of netferry is in the switch")));
     }
     runtime.block_on(leave::check(&paths, args.force)).map_err(failure)?;
-    if units.runs(UNIT) {
-        say(&format!("stopping {UNIT}"));
-        units.tell(&["stop", UNIT])?;
-    }
+    say(&format!("stopping {UNIT}"));
+    units.stop()?;
     runtime.block_on(leave::idle(&paths)).map_err(failure)?;
     units.disable()?;
     runtime.block_on(leave::leave(&kernel, &paths, say)).map_err(failure)?;

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use netferry_agent::machine::Disk;
 use serde::{Deserialize, Serialize};
 
-use super::units::{self, Units};
+use super::units::{self, CONFIGURED, Units};
 
 /// The note. Removed last of all.
 const FILE: &str = "etc/netferry/solo.json";
@@ -33,18 +34,24 @@ impl Installed {
     pub(super) fn read(root: &Path) -> anyhow::Result<Option<Installed>> {
         let file = root.join(FILE);
         let attempt = || format!("reading {}", file.display());
+        // Without it nobody knows any more what was there.
+        let damaged = || {
+            format!(
+                "{} says what was installed and cannot be read: bring it back from a copy; or unmask OVN's units in \
+                 /{CONFIGURED} yourself, rename files that end in .{ASIDE} back, remove it, and uninstall again",
+                file.display()
+            )
+        };
         match std::fs::read(&file) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(attempt)?)),
+            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(damaged)?)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(attempt),
         }
     }
 
     pub(super) fn write(&self, root: &Path) -> anyhow::Result<()> {
-        let file = root.join(FILE);
-        units::make_directory(&file)?;
         let text = serde_json::to_vec_pretty(self).context("writing down what is done")?;
-        replace(&file, &text)
+        Ok(Disk::open(root)?.replace(&format!("/{FILE}"), text, 0o644)?)
     }
 
     /// Makes it so. Doing it again changes nothing.
@@ -57,13 +64,9 @@ impl Installed {
             put_aside(&at(root, file))?;
         }
         for file in &self.copied {
-            let (file, attempt) =
-                (at(root, file), || format!("copying {} to {}", plugin.display(), file.display()));
-            units::make_directory(&file)?;
             // Renamed into place: a runtime may run it at this moment.
-            let new = file.with_extension("new");
-            std::fs::copy(plugin, &new).with_context(attempt)?;
-            std::fs::rename(&new, &file).with_context(attempt)?;
+            let program = std::fs::read(plugin).with_context(|| format!("reading {}", plugin.display()))?;
+            Disk::open(root)?.replace(&file.display().to_string(), program, 0o755)?;
         }
         host.enable(unit)
     }
@@ -108,7 +111,7 @@ fn put_aside(file: &Path) -> anyhow::Result<()> {
     if to.exists() || !file.exists() {
         return Ok(());
     }
-    std::fs::rename(file, &to).with_context(|| format!("moving {} to {}", file.display(), to.display()))
+    rename(file, &to)
 }
 
 fn take_back(file: &Path) -> anyhow::Result<()> {
@@ -116,13 +119,13 @@ fn take_back(file: &Path) -> anyhow::Result<()> {
     if !from.exists() {
         return Ok(());
     }
-    std::fs::rename(&from, file).with_context(|| format!("moving {} to {}", from.display(), file.display()))
+    rename(&from, file)
 }
 
-fn replace(file: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let new = file.with_extension("new");
-    std::fs::write(&new, text).with_context(|| format!("writing {}", new.display()))?;
-    std::fs::rename(&new, file).with_context(|| format!("writing {}", file.display()))
+fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let attempt = || format!("moving {} to {}", from.display(), to.display());
+    std::fs::rename(from, to).with_context(attempt)?;
+    units::keep(to)
 }
 
 #[cfg(test)]
@@ -192,6 +195,22 @@ mod tests {
             }
             Installed::forget(root).unwrap();
             assert_eq!(files(root), before);
+        }
+    }
+
+    #[test]
+    fn a_note_that_was_damaged_says_what_to_do() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(Installed::read(place.path()).unwrap(), None);
+        Installed::default().write(place.path()).unwrap();
+        assert_eq!(Installed::read(place.path()).unwrap(), Some(Installed::default()));
+        for damaged in ["", "{\"options\": 1}"] {
+            std::fs::write(place.path().join(FILE), damaged).unwrap();
+            let said = Installed::read(place.path()).unwrap_err().to_string();
+            for words in ["etc/netferry/solo.json", "bring it back from a copy", ".before-netferry", "unmask"]
+            {
+                assert!(said.contains(words), "{said}");
+            }
         }
     }
 }

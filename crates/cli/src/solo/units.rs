@@ -1,17 +1,20 @@
 //! systemd's units: ours, and those of the distribution's own OVN, which must rest while ours runs.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
+use netferry_agent::machine::Disk;
 
 use crate::doctor::{OVN_UNITS, UNIT_DIRS};
 
 /// Our unit.
 pub(super) const UNIT: &str = "netferry-solo.service";
-const CONFIGURED: &str = "etc/systemd/system";
+/// Where those of the host's own are.
+pub(super) const CONFIGURED: &str = "etc/systemd/system";
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 /// Where our unit's file is; systemd has links to it.
 const FILE: &str = "etc/netferry/netferry-solo.service";
@@ -52,6 +55,12 @@ impl Units {
                 .is_ok_and(|s| s.success())
     }
 
+    /// Ends our unit, also one that waits for its next start: that one is not active, and would come in between.
+    pub(super) fn stop(&self) -> anyhow::Result<()> {
+        let there = self.configured(UNIT).symlink_metadata().is_ok();
+        if there { self.tell(&["stop", UNIT]) } else { Ok(()) }
+    }
+
     /// Keeps a unit from starting.
     pub(super) fn mask(&self, unit: &str) -> anyhow::Result<()> {
         link(Path::new(NOTHING), &self.configured(unit))
@@ -68,9 +77,7 @@ impl Units {
 
     /// Has our unit start at every boot.
     pub(super) fn enable(&self, text: &str) -> anyhow::Result<()> {
-        let file = self.root.join(FILE);
-        make_directory(&file)?;
-        std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+        Disk::open(&self.root)?.replace(&format!("/{FILE}"), text.as_bytes().to_vec(), 0o644)?;
         let file = Path::new("/").join(FILE);
         link(&file, &self.configured(UNIT))?;
         link(&file, &self.root.join(WANTS).join(UNIT))
@@ -144,7 +151,15 @@ fn link(to: &Path, at: &Path) -> anyhow::Result<()> {
     if std::fs::read_link(at).is_ok_and(|now| now == to) {
         return Ok(());
     }
-    symlink(to, at).with_context(|| format!("linking {} to {}", at.display(), to.display()))
+    symlink(to, at).with_context(|| format!("linking {} to {}", at.display(), to.display()))?;
+    keep(at)
+}
+
+/// Has what was done to a name outlive a loss of power.
+pub(super) fn keep(name: &Path) -> anyhow::Result<()> {
+    let Some(directory) = name.parent() else { return Ok(()) };
+    let synchronised = File::open(directory).and_then(|directory| directory.sync_all());
+    synchronised.with_context(|| format!("synchronising {}", directory.display()))
 }
 
 pub(super) fn make_directory(of: &Path) -> anyhow::Result<()> {
@@ -158,6 +173,7 @@ pub(super) fn remove(file: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("removing {}", file.display()))
         }
-        Ok(()) | Err(_) => Ok(()),
+        Err(_) => Ok(()),
+        Ok(()) => keep(file),
     }
 }

@@ -164,10 +164,12 @@ fn somebody(lab: &Lab) -> String {
     said(lab, NODE, &["sh", "-c", &format!("{look}; true")])
 }
 
-/// A service manager that does as it is told, until it finds something it does not start.
+/// A service manager that does as it is told, but for something it does not start. Of everything of ours it says that it
+/// is not active, as of what ended and waits for its next start.
 fn service_manager(lab: &Lab, does_not_start: &str) {
     let script = format!(
-        "#!/bin/sh\necho \"$*\" >> /run/systemd/told\n[ \"$*\" != \"start {does_not_start}\" ] || exit 1\n"
+        "#!/bin/sh\necho \"$*\" >> /run/systemd/told\n[ \"$*\" != \"start {does_not_start}\" ] || exit 1\n\
+         [ \"$*\" != \"is-active --quiet netferry-solo.service\" ] || exit 3\n"
     );
     let write = "cat > /run/systemd/systemctl && chmod +x /run/systemd/systemctl";
     said(lab, NODE, &["sh", "-c", &format!("printf '%s' '{script}' | ({write})")]);
@@ -205,6 +207,8 @@ fn what_an_uninstallation_put_back_is_not_touched_by_the_next() {
     let (code, told) = managed("uninstall");
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("systemctl start ovn-central.service"), "{told}");
+    let told = said(&lab, NODE, &["cat", "/run/systemd/told"]);
+    assert!(told.lines().any(|line| line == "stop netferry-solo.service"), "{told}");
     // It is somebody else's from here on, and somebody mends it.
     said(&lab, NODE, &["ovs-vsctl", "add-br", "br-int"]);
     assert_eq!(somebody(&lab), before);
