@@ -64,6 +64,15 @@ pub enum StoreError {
         #[source]
         source: DiskError,
     },
+    /// A configuration was taken, and what was kept for undoing is still there. A boot removes it.
+    #[error("{name} was taken, but what was kept beside its files could not be removed; a restart does")]
+    Tidying {
+        /// Which.
+        name: String,
+        /// What failed.
+        #[source]
+        source: DiskError,
+    },
     /// What a boot found in force could not be written down or read.
     #[error("using {}", file.display())]
     Run {
@@ -126,11 +135,15 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
         let (name, first) = (new.name.clone(), chain(&source));
         // Half of it would take the room that everything else needs.
         let _ = disk.apply(&Op::Remove(STAGED.to_owned()));
-        return Err(match mend(disk) {
-            Ok(()) => StoreError::Taking { name, source },
-            Err(StoreError::Disk(source)) => StoreError::Undoing { name, first, source },
-            Err(other) => other,
-        });
+        let taken = current_name(disk)?.as_deref() == Some(name.as_str());
+        return match mend(disk) {
+            // It is in force; what failed was tidying up, and that is done by now.
+            Ok(()) if taken => Ok(()),
+            Ok(()) => Err(StoreError::Taking { name, source }),
+            Err(StoreError::Disk(source)) if taken => Err(StoreError::Tidying { name, source }),
+            Err(StoreError::Disk(source)) => Err(StoreError::Undoing { name, first, source }),
+            Err(other) => Err(other),
+        };
     }
     Ok(())
 }
@@ -144,7 +157,7 @@ fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Resul
     ops.push(Op::Rename { from: staged, to: place });
     ops.push(Op::SyncDir(CONFIGS.to_owned()));
     let present = Presence::on(disk);
-    let intent = journal::intend(old, wanted, &new.name, |path| present.of(path));
+    let intent = journal::intend(old, wanted, &new.name, |path| present.found(path));
     present.trouble()?;
     ops.extend(journal::carry_out(&intent, wanted));
     Ok(ops)
@@ -229,7 +242,7 @@ fn printed(config: &Rendered) -> Vec<u8> {
     serde_json::to_vec(&object).expect("an object of the API is JSON")
 }
 
-/// Asks whether paths are there, for planners that know no errors; one that cannot be asked is remembered.
+/// Asks what is at paths, for planners that know no errors; one that cannot be asked is remembered.
 struct Presence<'d> {
     disk: &'d Disk,
     trouble: RefCell<Option<DiskError>>,
@@ -241,9 +254,17 @@ impl<'d> Presence<'d> {
     }
 
     fn of(&self, path: &str) -> bool {
-        self.disk.present(path).unwrap_or_else(|error| {
+        self.noted(self.disk.present(path), true)
+    }
+
+    fn found(&self, path: &str) -> Found {
+        self.noted(self.disk.found(path), Found::Other)
+    }
+
+    fn noted<T>(&self, answer: std::result::Result<T, DiskError>, without: T) -> T {
+        answer.unwrap_or_else(|error| {
             self.trouble.borrow_mut().get_or_insert(error);
-            true
+            without
         })
     }
 

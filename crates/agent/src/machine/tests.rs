@@ -140,6 +140,41 @@ fn a_configuration_is_taken_and_what_the_host_had_comes_back_after_it() {
 }
 
 #[test]
+fn whoever_goes_on_regardless_gets_what_is_told_whatever_became_of_managed_files() {
+    let (_dir, root) = host("1m");
+    let disk = Disk::open(&root).unwrap();
+    let (old, new) = two();
+    store::take(&disk, &old).unwrap();
+    // Both configurations have the one; the other was the host's before, and is to be so again.
+    write(&root, "etc/kept", "edited by hand");
+    std::fs::remove_file(root.join("etc/given-back")).unwrap();
+    assert_eq!(store::strayed(&disk, &old).unwrap().len(), 2);
+    store::take(&disk, &new).unwrap();
+    assert_eq!(store::strayed(&disk, &new).unwrap(), []);
+    assert_eq!(read(&root, "etc/kept"), "kept");
+    assert_eq!(read(&root, "etc/given-back"), "the host's own");
+    assert!(!root.join("etc/.given-back.netferry-orig").exists(), "nothing is left of it");
+}
+
+#[test]
+fn a_configuration_whose_leftovers_cannot_be_removed_is_said_to_be_taken() {
+    let (_dir, root) = host("1m");
+    let disk = Disk::open(&root).unwrap();
+    let (old, new) = two();
+    store::take(&disk, &old).unwrap();
+    // The name of what is kept for undoing is taken by something that cannot be removed like a file.
+    std::fs::create_dir(root.join("etc/.left.netferry-old")).unwrap();
+    let in_the_way = rendered("rendered-worker-deep", 3, &[("/etc/left", "x")], vec![]);
+    let said = chain(&store::take(&disk, &in_the_way).unwrap_err());
+    assert!(said.starts_with("rendered-worker-deep was taken, but"), "{said}");
+    assert_eq!(store::current(&disk).unwrap().unwrap(), in_the_way);
+    assert_eq!(store::strayed(&disk, &in_the_way).unwrap(), []);
+    std::fs::remove_dir(root.join("etc/.left.netferry-old")).unwrap();
+    store::recover(&disk).unwrap();
+    store::take(&disk, &new).unwrap();
+}
+
+#[test]
 fn configurations_nobody_needs_are_forgotten() {
     let (_dir, root) = host("1m");
     let disk = Disk::open(&root).unwrap();

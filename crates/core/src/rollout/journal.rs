@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::layout::{Entry, Layout, UNITS};
+use super::layout::{Entry, Found, Layout, UNITS};
 
 /// Where the daemon keeps what it must remember.
 pub const STATE: &str = "/var/lib/netferry/machine";
@@ -69,14 +69,17 @@ pub enum Kind {
     Remove,
     /// What a configuration put there goes, and what the host had comes back.
     Restore,
+    /// What a configuration put there is gone already; what the host had comes back.
+    Return,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 6] = [
     (Kind::New, "new"),
     (Kind::Replace, "replace"),
     (Kind::Take, "take"),
     (Kind::Remove, "remove"),
     (Kind::Restore, "restore"),
+    (Kind::Return, "return"),
 ];
 
 /// What is about to be done, as it is written down.
@@ -168,19 +171,24 @@ pub fn original(path: &str) -> String {
     beside(path, "orig")
 }
 
-/// What must be done to get from one layout to another; `present` says whether something is at a path.
-pub fn intend(old: &Layout, new: &Layout, to: &str, present: impl Fn(&str) -> bool) -> Intent {
+/// What must be done to get from one layout to another, whatever somebody did to managed paths meanwhile; `found` says
+/// what is at a path.
+pub fn intend(old: &Layout, new: &Layout, to: &str, found: impl Fn(&str) -> Found) -> Intent {
+    let present = |path: &str| found(path) != Found::Nothing;
     let mut changes = Vec::new();
     let mut dirs: BTreeSet<String> = BTreeSet::new();
     let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for path in paths {
-        let there = present(path);
+        let now = found(path);
+        let there = now != Found::Nothing;
         let kind = match (old.get(path), new.get(path)) {
-            (Some(was), Some(is)) if was == is && there => continue,
+            // As it was written, and not merely there: whoever goes on regardless wants what is told.
+            (Some(was), Some(is)) if was == is && now == Found::Entry(is.clone()) => continue,
             (_, Some(_)) if !there => Kind::New,
             (Some(_), Some(_)) => Kind::Replace,
             (None, Some(_)) => Kind::Take,
-            (_, None) if present(&original(path)) => Kind::Restore,
+            (_, None) if present(&original(path)) && there => Kind::Restore,
+            (_, None) if present(&original(path)) => Kind::Return,
             (_, None) if !there => continue,
             (_, None) => Kind::Remove,
         };
@@ -220,7 +228,9 @@ pub fn carry_out(intent: &Intent, new: &Layout) -> Vec<Op> {
     let paths = || intent.changes.iter().map(|(_, path)| path);
     for (kind, path) in &intent.changes {
         match (kind, new.get(path)) {
-            (Kind::Restore, _) => ops.push(Op::Link { from: original(path), to: staged(path) }),
+            (Kind::Restore | Kind::Return, _) => {
+                ops.push(Op::Link { from: original(path), to: staged(path) })
+            }
             (Kind::New | Kind::Replace | Kind::Take, Some(entry)) => {
                 ops.push(Op::Make { path: staged(path), entry: entry.clone() });
                 if matches!(entry, Entry::File { .. }) {
@@ -230,7 +240,7 @@ pub fn carry_out(intent: &Intent, new: &Layout) -> Vec<Op> {
             (Kind::New | Kind::Replace | Kind::Take, None) | (Kind::Remove, _) => {}
         }
         match kind {
-            Kind::New => {}
+            Kind::New | Kind::Return => {}
             Kind::Take => {
                 ops.push(Op::Link { from: path.clone(), to: former(path) });
                 ops.push(Op::Link { from: path.clone(), to: original(path) });
@@ -244,7 +254,7 @@ pub fn carry_out(intent: &Intent, new: &Layout) -> Vec<Op> {
     for (kind, path) in &intent.changes {
         ops.push(match kind {
             Kind::Remove => Op::Remove(path.clone()),
-            Kind::New | Kind::Replace | Kind::Take | Kind::Restore => {
+            Kind::New | Kind::Replace | Kind::Take | Kind::Restore | Kind::Return => {
                 Op::Rename { from: staged(path), to: path.clone() }
             }
         });
@@ -261,7 +271,7 @@ fn tidy(intent: &Intent) -> Vec<Op> {
     for (kind, path) in &intent.changes {
         ops.push(Op::Remove(former(path)));
         match kind {
-            Kind::Restore => ops.push(Op::Remove(original(path))),
+            Kind::Restore | Kind::Return => ops.push(Op::Remove(original(path))),
             Kind::Remove if path.starts_with(UNITS) && parent(path) != UNITS => {
                 ops.push(Op::RemoveDir(parent(path).to_owned()));
             }
@@ -281,7 +291,7 @@ fn undo(intent: &Intent, present: impl Fn(&str) -> bool) -> Vec<Op> {
         if present(&former(path)) {
             ops.push(Op::Rename { from: former(path), to: path.clone() });
             ops.push(Op::Remove(former(path)));
-        } else if *kind == Kind::New {
+        } else if matches!(kind, Kind::New | Kind::Return) {
             ops.push(Op::Remove(path.clone()));
         }
         ops.push(Op::Remove(staged(path)));

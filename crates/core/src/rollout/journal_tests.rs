@@ -51,6 +51,14 @@ impl Host {
         self.disk.crashes(losses, emptied).into_iter().map(move |disk| Host { disk, room })
     }
 
+    fn found(&self, path: &str) -> Found {
+        match self.disk.entry(path) {
+            Some(entry) => Found::Entry(entry.clone()),
+            None if self.disk.contains(path) => Found::Other,
+            None => Found::Nothing,
+        }
+    }
+
     fn contents(&self) -> (Layout, BTreeSet<String>) {
         (self.disk.files(), self.disk.dirs().clone())
     }
@@ -84,12 +92,15 @@ fn layouts() -> (Layout, Layout) {
         ("/etc/edited".to_owned(), text("old edited")),
         ("/etc/dropped".to_owned(), text("dropped")),
         ("/etc/given-back".to_owned(), text("ours")),
+        ("/etc/lost".to_owned(), text("ours")),
+        ("/etc/strayed".to_owned(), text("shared")),
         (service.clone(), text("unit")),
         (format!("{UNITS}/a.wants/x.service"), link(&service)),
     ]);
     let new = Layout::from([
         ("/etc/kept".to_owned(), text("kept")),
         ("/etc/edited".to_owned(), text("new edited")),
+        ("/etc/strayed".to_owned(), text("shared")),
         ("/etc/taken".to_owned(), text("ours now")),
         ("/etc/deep/er/new".to_owned(), text("new")),
         (service.clone(), link("/dev/null")),
@@ -97,24 +108,27 @@ fn layouts() -> (Layout, Layout) {
     (old, new)
 }
 
-/// A host on the old configuration, with files of its own where one was taken and one will be.
+/// A host on the old configuration, with files of its own where one was taken and one will be. Somebody edited a
+/// managed file, and deleted one that the host had before.
 fn host() -> Host {
     let dirs = ["/etc", "/etc/systemd", UNITS, "/etc/systemd/system/a.wants", "/var", "/var/lib"];
     let own = [
         ("/etc/taken", "the host's"),
         ("/etc/.given-back.netferry-orig", "the host's own"),
+        ("/etc/.lost.netferry-orig", "the host's first"),
+        ("/etc/strayed", "somebody's"),
         ("/etc/foreign", "foreign"),
         (CURRENT, "rendered-old"),
     ];
     let own = own.map(|(path, contents)| (path.to_owned(), text(contents)));
-    let disk =
-        Disk::new(dirs.into_iter().chain(["/var/lib/netferry", STATE]), own.into_iter().chain(layouts().0));
+    let managed = layouts().0.into_iter().filter(|(path, _)| path != "/etc/lost");
+    let disk = Disk::new(dirs.into_iter().chain(["/var/lib/netferry", STATE]), managed.chain(own));
     Host { disk, room: None }
 }
 
 fn plan(host: &Host) -> (Intent, Vec<Op>) {
     let (old, new) = layouts();
-    let intent = intend(&old, &new, "rendered-new", |path| host.disk.contains(path));
+    let intent = intend(&old, &new, "rendered-new", |path| host.found(path));
     let ops = carry_out(&intent, &new);
     (intent, ops)
 }
@@ -148,6 +162,8 @@ fn a_configuration_that_was_carried_out_is_there_with_the_hosts_own_kept_and_giv
             "/etc/foreign: foreign",
             "/etc/given-back: the host's own",
             "/etc/kept: kept",
+            "/etc/lost: the host's first",
+            "/etc/strayed: shared",
             "/etc/systemd/system/x.service -> /dev/null",
             "/etc/taken: ours now",
             "/var/lib/netferry/machine/current: rendered-new",
@@ -249,15 +265,15 @@ fn a_full_disk_is_found_before_anything_changes_and_undoing_needs_no_room() {
 #[test]
 fn when_the_last_unit_goes_the_hosts_directory_of_units_stays() {
     let old = Layout::from([(format!("{UNITS}/x.service"), text("unit"))]);
-    let ops = carry_out(&intend(&old, &Layout::new(), "rendered-new", |_| true), &Layout::new());
+    let ops = carry_out(&intend(&old, &Layout::new(), "rendered-new", |_| Found::Other), &Layout::new());
     assert!(!ops.contains(&Op::RemoveDir(UNITS.to_owned())), "{ops:?}");
 }
 
 #[test]
 fn doing_nothing_is_planned_as_nothing() {
     let (old, _) = layouts();
-    let disk = host();
-    let intent = intend(&old, &old, "same", |path| disk.disk.contains(path));
+    let disk = Host { disk: Disk::new(["/etc"], old.clone()), room: None };
+    let intent = intend(&old, &old, "same", |path| disk.found(path));
     assert_eq!((intent.changes, intent.dirs), (vec![], vec![]));
 }
 
