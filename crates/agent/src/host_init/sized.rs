@@ -55,7 +55,11 @@ impl SizesError {
             SizesError::File(_)
             | SizesError::Saved(_)
             | SizesError::Persist(
-                PersistError::Nobody { .. } | PersistError::Unreadable { .. } | PersistError::Fleeting { .. },
+                PersistError::Nobody { .. }
+                | PersistError::Unreadable { .. }
+                | PersistError::Fleeting { .. }
+                | PersistError::Linked { .. }
+                | PersistError::Shared { .. },
             )
             | SizesError::Kernel(SizeError::TooLarge { .. } | SizeError::Size { .. }) => true,
             SizesError::Persist(PersistError::Disk(_))
@@ -137,17 +141,22 @@ impl Sizes {
             configured: configured.as_ref().and_then(|configured| configured.mtu),
         };
         let steps = decide::boot(&facts);
-        let persists = steps.iter().any(|step| matches!(step, BootStep::Persist(_)));
-        if persists && configured.is_none() {
-            // Before anything was changed.
-            return Err(PersistError::Nobody { link: uplink.name.to_string() }.into());
-        }
         let mut parents = Vec::new();
+        // Before anything is changed.
         for one in &steps {
             match one {
                 BootStep::Run(envelope) => sizes::fits(kernel, &[&uplink.name], *envelope)?,
-                BootStep::Persist(Some(mtu)) => parents = self.parents_below(kernel, uplink, *mtu)?,
-                BootStep::Persist(None) | BootStep::Save(_) | BootStep::Record(_) | BootStep::Forget => {}
+                BootStep::Persist(mtu) => {
+                    let nobody = || PersistError::Nobody { link: uplink.name.to_string() };
+                    let configured = configured.as_ref().ok_or_else(nobody)?;
+                    let links = links(kernel)?;
+                    let others = others(&links, uplink);
+                    persist::check(&self.disk, uplink.name.as_str(), configured, *mtu, &others)?;
+                    if let Some(mtu) = mtu {
+                        parents = self.parents_below(&links, uplink, *mtu)?;
+                    }
+                }
+                BootStep::Save(_) | BootStep::Record(_) | BootStep::Forget => {}
             }
         }
         let mut took = None;
@@ -189,16 +198,12 @@ impl Sizes {
     /// What an uplink stands on must grow with it: a VLAN cannot be larger than its parent, and a bridge does not hand
     /// its size to its ports, as a bond does. They are never made smaller: others stand on them too. Answers who
     /// configures those that must.
-    fn parents_below(&self, kernel: &Kernel, uplink: &Link, mtu: Mtu) -> Result<Vec<(String, Owner)>> {
-        let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
-        let links = kernel.links().observe().map_err(reading)?;
+    fn parents_below(&self, links: &[Link], uplink: &Link, mtu: Mtu) -> Result<Vec<(String, Owner)>> {
         let is_bridge =
             |index: u32| links.iter().any(|link| link.index == index && matches!(link.kind, Kind::Bridge(_)));
         let follows = |link: &Link| link.master.is_some_and(|master| !is_bridge(master));
-        // Others than the host's network service make those, and remove them.
-        let comes_and_goes = |link: &Link| matches!(link.kind, Kind::Veth | Kind::Tun(_));
         let mut found = Vec::new();
-        for parent in sizes::managed(&links, &[&uplink.name]).into_iter().filter(|managed| managed.below) {
+        for parent in sizes::managed(links, &[&uplink.name]).into_iter().filter(|managed| managed.below) {
             let link = &parent.link;
             if follows(link) || comes_and_goes(link) {
                 continue;
@@ -206,13 +211,39 @@ impl Sizes {
             let mac = link.mac.map(|mac| mac.to_string());
             match persist::find(&self.disk, link.name.as_str(), mac.as_deref())? {
                 Some(says) if says.mtu.unwrap_or(sizes::of(link)?) >= mtu => {}
-                Some(says) => found.push((link.name.to_string(), says.owner)),
+                Some(says) => {
+                    let others = others(links, uplink);
+                    persist::check(&self.disk, link.name.as_str(), &says, Some(mtu), &others)?;
+                    found.push((link.name.to_string(), says.owner));
+                }
                 None if link.mtu >= mtu.bytes() => {}
                 None => return Err(PersistError::Nobody { link: link.name.to_string() }.into()),
             }
         }
         Ok(found)
     }
+}
+
+fn links(kernel: &Kernel) -> Result<Vec<Link>> {
+    let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
+    Ok(kernel.links().observe().map_err(reading)?)
+}
+
+/// Others than the host's network service make those, and remove them.
+fn comes_and_goes(link: &Link) -> bool {
+    match &link.kind {
+        Kind::Veth | Kind::Tun(_) => true,
+        Kind::Other(kind) => kind == "openvswitch",
+        Kind::Bridge(_) | Kind::Vxlan(_) | Kind::Macvlan(_) | Kind::Device => false,
+    }
+}
+
+/// Links of the host that have nothing to do with an uplink.
+fn others(links: &[Link], uplink: &Link) -> Vec<persist::Present> {
+    let managed: Vec<u32> =
+        sizes::managed(links, &[&uplink.name]).into_iter().map(|managed| managed.link.index).collect();
+    let others = links.iter().filter(|link| !managed.contains(&link.index) && !comes_and_goes(link));
+    others.map(|link| (link.name.to_string(), link.mac.map(|mac| mac.to_string()))).collect()
 }
 
 /// What the uplink runs at now.

@@ -19,6 +19,9 @@ const DIRECTORY: u32 = 0o755;
 /// How often a path is looked up while the machine's files are being renamed; one look in two may be in vain at worst.
 const LOOKS: u32 = 1000;
 
+/// How many symbolic links in a row are followed, as many as the kernel does.
+const LINKS: u32 = 40;
+
 /// A host's files below a root.
 ///
 /// Symbolic links in a path lead where they lead on that host, also where its root is not ours: a daemon in a container
@@ -170,6 +173,34 @@ impl Disk {
         }
     }
 
+    /// What is in the file a path leads to, through symbolic links; nothing if it leads to none. A link to `/dev/null` is
+    /// how services are told to leave a file of theirs out.
+    pub fn read_through(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let wrong = |error: io::Error| DiskError::new("reading", path, error);
+        let mut file = match self.opened(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY) {
+            Ok(file) => File::from(file),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+            Err(error) => return Err(wrong(error.into())),
+        };
+        let mut contents = Vec::new();
+        if !file.metadata().map_err(wrong)?.is_file() {
+            return Ok(None);
+        }
+        file.read_to_end(&mut contents).map_err(wrong)?;
+        Ok(Some(contents))
+    }
+
+    /// The path that is no symbolic link itself any more when those at the end of this one are followed.
+    pub fn leads_to(&self, path: &str) -> Result<String> {
+        let mut at = path.to_owned();
+        for _ in 0..LINKS {
+            let Found::Entry(Entry::Symlink(to)) = self.found(&at)? else { return Ok(at) };
+            let dir = at.rsplit_once('/').map_or("", |(dir, _)| dir);
+            at = if to.starts_with('/') { to } else { format!("{dir}/{to}") };
+        }
+        Err(DiskError::new("following", path, Errno::ELOOP))
+    }
+
     /// The names in a directory; none if there is no such directory.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let wrong = |error: io::Error| DiskError::new("listing", path, error);
@@ -270,9 +301,11 @@ impl Disk {
     }
 
     fn directory(&self, path: &str) -> nix::Result<OwnedFd> {
-        let how = OpenHow::new()
-            .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_IN_ROOT);
+        self.opened(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
+    }
+
+    fn opened(&self, path: &str, flags: OFlag) -> nix::Result<OwnedFd> {
+        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
         // A `..` on the way is refused when anything on the machine was renamed or mounted in that moment, for it might
         // have led out. That says nothing about this path: looking again does.
         (0..LOOKS)

@@ -50,3 +50,27 @@ async fn what_an_uplink_stands_on_is_told_its_size_by_whoever_configures_it_or_t
     let both = "iface card inet manual\n    mtu 9000\niface br0 inet static\n    mtu 9000\n    address 172.30.0.2/16\n";
     assert_eq!(read(&switch, INTERFACES).as_deref(), Some(both));
 }
+
+/// What one unit describes gets one size; the network beside the uplink would not be asked.
+#[tokio::test]
+async fn a_size_that_another_link_would_get_as_well_is_refused_before_anything_changes() {
+    let kernel = host();
+    run(&kernel, "ip link add bridle type vxlan id 6 dstport 4790");
+    let switch = Switch::start(&kernel).await;
+    let options = Options { datapath: Some(Datapath::Kernel), ..options(&switch) };
+    let (unit, apart) = ("etc/systemd/network/20-lan.network", "etc/systemd/network/10-br0.network");
+    write(&switch, FILE, "TARGET_MTU=9000\n");
+    write(&switch, INTERFACES, "iface card inet manual\n");
+    write(&switch, unit, "[Match]\nName=br*\n");
+    let refused = prepare(&kernel, &options, |_| ()).await.unwrap_err();
+    let said = "/etc/systemd/network/20-lan.network describes bridle as well as br0";
+    assert!(refused.is_refusal() && refused.to_string().starts_with(said), "{refused}");
+    assert_eq!(sizes(&kernel), [1500; 2], "a refusal changes nothing");
+    assert_eq!(read(&switch, SAVED), None);
+
+    write(&switch, apart, "[Match]\nName=br0\n");
+    prepare(&kernel, &options, |_| ()).await.unwrap();
+    assert_eq!(sizes(&kernel), [9000; 2]);
+    let said = read(&switch, "etc/systemd/network/10-br0.network.d/90-netferry-mtu.conf");
+    assert!(said.is_some_and(|said| said.contains("MTUBytes=9000")));
+}

@@ -3,6 +3,9 @@
 //! Whichever service owns the interface is told in its own way: netplan and systemd-networkd by a file of ours beside
 //! theirs, NetworkManager in the interface's keyfile, ifupdown in the interface's stanza. What was there is kept by
 //! whoever asks, so that it can be asked back.
+//!
+//! Files may be symbolic links, as those of every service: one is read and edited where it leads, and stays a link. One
+//! that leads nowhere, or to `/dev/null`, says nothing.
 
 mod ifupdown;
 mod keyfile;
@@ -50,6 +53,25 @@ pub enum PersistError {
         file: String,
         /// Which interface.
         link: String,
+    },
+    /// Somebody's link is where a file of ours has to be.
+    #[error("{file} is a symbolic link, and a file of netferry's has to be there: remove it")]
+    Linked {
+        /// Which file.
+        file: String,
+    },
+    /// A configuration of more than one interface.
+    #[error(
+        "{file} describes {other} as well as {link}, and both would get another MTU: describe {link} by its name in a \
+         file of its own"
+    )]
+    Shared {
+        /// Which file, as far as its service has only one.
+        file: String,
+        /// Which interface.
+        link: String,
+        /// The other one.
+        other: String,
     },
     /// A file.
     #[error(transparent)]
@@ -121,6 +143,49 @@ pub fn find(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<Configu
     Ok(None)
 }
 
+/// An interface that is there: its name, and its hardware address if it has one.
+pub type Present = (String, Option<String>);
+
+/// Looks whether [`set`] could let the host's configuration say this MTU of an interface, and of none of `others`. Changes
+/// nothing.
+///
+/// # Errors
+/// If it could not, and why.
+pub fn check(
+    disk: &Disk,
+    link: &str,
+    configured: &Configured,
+    mtu: Option<Mtu>,
+    others: &[Present],
+) -> Result<()> {
+    let (own, theirs, described) = match &configured.owner {
+        Owner::NetworkManager { file } if file.starts_with("/run") => {
+            return Err(PersistError::Fleeting { file: file.clone(), link: link.to_owned() });
+        }
+        // These name one interface.
+        Owner::NetworkManager { .. } | Owner::Ifupdown { .. } => return Ok(()),
+        Owner::Netplan { id, theirs, .. } => {
+            (NETPLAN_OWN.to_owned(), theirs, format!("{NETPLAN} (under {id})"))
+        }
+        Owner::Networkd { unit, theirs } => (own_unit(unit), theirs, place_of(disk, unit)?),
+    };
+    if matches!(disk.found(&own)?, Found::Entry(Entry::Symlink(_))) {
+        return Err(PersistError::Linked { file: own });
+    }
+    // Whoever else is described runs at it already.
+    if mtu == configured.mtu || mtu.map(Mtu::bytes) == *theirs {
+        return Ok(());
+    }
+    for (other, mac) in others {
+        let same = find(disk, other, mac.as_deref())?.is_some_and(|said| said.owner == configured.owner);
+        if same {
+            let (link, other) = (link.to_owned(), other.clone());
+            return Err(PersistError::Shared { file: described, link, other });
+        }
+    }
+    Ok(())
+}
+
 /// Lets the host's configuration say this MTU of an interface from the next boot on, or none. Durable when it returns.
 ///
 /// # Errors
@@ -135,9 +200,6 @@ pub fn set(disk: &Disk, link: &str, owner: &Owner, mtu: Option<Mtu>) -> Result<(
             let text = netplan::own(now.as_deref(), kind, id, said).map_err(unreadable)?;
             own_file(disk, NETPLAN_OWN, text, 0o600)
         }
-        Owner::NetworkManager { file } if file.starts_with("/run") => {
-            Err(PersistError::Fleeting { file: file.clone(), link: link.to_owned() })
-        }
         Owner::NetworkManager { file } => {
             let value = bytes.map(|mtu| mtu.to_string());
             edit(disk, file, |text| keyfile::set(text, &ETHERNET, "mtu", value.as_deref()))
@@ -145,7 +207,7 @@ pub fn set(disk: &Disk, link: &str, owner: &Owner, mtu: Option<Mtu>) -> Result<(
         Owner::Networkd { unit, theirs } => {
             let said = bytes.filter(|_| bytes != *theirs);
             let text = said.map(|mtu| format!("# Written by netferry host-init.\n[Link]\nMTUBytes={mtu}\n"));
-            own_file(disk, &format!("{}/{unit}.d/{UNIT_OWN}", UNITS[0]), text, 0o644)
+            own_file(disk, &own_unit(unit), text, 0o644)
         }
         Owner::Ifupdown { file } => edit(disk, file, |text| ifupdown::write(text, link, bytes)),
     }
@@ -216,7 +278,7 @@ fn find_unit(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner
         // A unit for everything is a default of the distribution's, not a description of this interface.
         let named = by_name.filter(|pattern| *pattern != "*").any(|pattern| keyfile::matches(pattern, link));
         if named || mac.is_some_and(|mac| by_mac.any(|one| one.eq_ignore_ascii_case(mac))) {
-            let own = text(disk, &format!("{}/{name}.d/{UNIT_OWN}", UNITS[0]))?;
+            let own = text(disk, &own_unit(&name))?;
             let said = |text: &str| keyfile::get(text, &["Link"], "MTUBytes").and_then(bytes);
             let theirs = said(&unit);
             let mtu = own.as_deref().and_then(said).or(theirs);
@@ -224,6 +286,21 @@ fn find_unit(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner
         }
     }
     Ok(None)
+}
+
+/// What we say beside a unit.
+fn own_unit(unit: &str) -> String {
+    format!("{}/{unit}.d/{UNIT_OWN}", UNITS[0])
+}
+
+/// Which of the files of a unit's name is the one that counts.
+fn place_of(disk: &Disk, unit: &str) -> Result<String> {
+    for file in UNITS.map(|dir| format!("{dir}/{unit}")) {
+        if disk.present(&file)? {
+            return Ok(file);
+        }
+    }
+    Ok(unit.to_owned())
 }
 
 /// As systemd writes sizes: a number, maybe of thousands.
@@ -252,7 +329,7 @@ fn size(mtu: Option<u32>) -> Option<Mtu> {
 
 fn text(disk: &Disk, file: &str) -> Result<Option<String>> {
     let unreadable = |why: String| PersistError::Unreadable { file: file.to_owned(), why };
-    match disk.read(file) {
+    match disk.read_through(file) {
         Ok(Some(bytes)) => String::from_utf8(bytes).map(Some).map_err(|error| unreadable(error.to_string())),
         Ok(None) => Ok(None),
         Err(error) => Err(error.into()),
@@ -261,6 +338,7 @@ fn text(disk: &Disk, file: &str) -> Result<Option<String>> {
 
 fn edit(disk: &Disk, file: &str, change: impl FnOnce(&str) -> String) -> Result<()> {
     let unreadable = |why: String| PersistError::Unreadable { file: file.to_owned(), why };
+    let file = &disk.leads_to(file)?;
     let Found::Entry(Entry::File { mode, contents }) = disk.found(file)? else {
         return Err(unreadable("it is not a file any more".to_owned()));
     };

@@ -144,7 +144,7 @@ fn what_cannot_be_read_or_does_not_last_is_refused_by_its_file() {
     let fleeting = "/run/NetworkManager/system-connections/a.nmconnection";
     let (_dir, disk) = host(&[(fleeting, "[connection]\ninterface-name=eth0\n")]);
     let found = find(&disk, "eth0", None).unwrap().unwrap();
-    let said = set(&disk, "eth0", &found.owner, Mtu::new(9000).ok()).unwrap_err().to_string();
+    let said = check(&disk, "eth0", &found, Mtu::new(9000).ok(), &[]).unwrap_err().to_string();
     assert_eq!(
         said,
         format!(
@@ -157,4 +157,68 @@ fn what_cannot_be_read_or_does_not_last_is_refused_by_its_file() {
     std::fs::create_dir(dir.path().join("etc/network/interfaces")).unwrap();
     let said = set(&disk, "eth0", &found.owner, None).unwrap_err().to_string();
     assert_eq!(said, "/etc/network/interfaces cannot be read: it is not a file any more");
+}
+
+#[test]
+fn a_link_is_read_and_edited_where_it_leads_and_one_to_nothing_says_nothing() {
+    let stanza = "iface eth0 inet static\n    mtu 1500\n";
+    let (dir, disk) = host(&[
+        ("/srv/interfaces", stanza),
+        ("/usr/lib/systemd/network/10-lan.network", "[Match]\nName=eth0\n"),
+        ("/etc/systemd/network/20-other.network", "[Match]\nName=eth1\n"),
+        ("/etc/network/keep", ""),
+    ]);
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
+    // systemd's way of leaving a unit out, and a link that leads nowhere.
+    link("/dev/null", "etc/systemd/network/10-lan.network");
+    link("/nowhere", "etc/systemd/network/05-gone.network");
+    link("../../srv/interfaces", "etc/network/interfaces");
+    let found = find(&disk, "eth0", None).unwrap().expect("the link leads to it");
+    let file = "/etc/network/interfaces".to_owned();
+    assert_eq!(found, Configured { owner: Owner::Ifupdown { file }, mtu: Mtu::new(1500).ok() });
+    set(&disk, "eth0", &found.owner, Mtu::new(9000).ok()).unwrap();
+    let read = |path: &str| std::fs::read_to_string(dir.path().join(path)).unwrap();
+    assert_eq!(read("srv/interfaces"), stanza.replace("1500", "9000"));
+    assert!(std::fs::symlink_metadata(dir.path().join("etc/network/interfaces")).unwrap().is_symlink());
+    // As on a running host, where it is there.
+    std::fs::create_dir(dir.path().join("dev")).unwrap();
+    nix::unistd::mkfifo(&dir.path().join("dev/null"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(find(&disk, "eth0", None).unwrap().is_some());
+
+    let unit = find(&disk, "eth1", None).unwrap().unwrap();
+    std::fs::create_dir(dir.path().join("etc/systemd/network/20-other.network.d")).unwrap();
+    link("/dev/null", "etc/systemd/network/20-other.network.d/90-netferry-mtu.conf");
+    let said = check(&disk, "eth1", &unit, Mtu::new(9000).ok(), &[]).unwrap_err().to_string();
+    assert!(said.starts_with("/etc/systemd/network/20-other.network.d/90-netferry-mtu.conf is a"), "{said}");
+}
+
+#[test]
+fn a_size_is_not_said_of_an_interface_that_is_described_along_with_ours() {
+    let unit = "[Match]\nName=en*\n\n[Link]\nMTUBytes=1500\n";
+    let plan = "network: {version: 2, ethernets: {any: {match: {name: en*}, mtu: 1500}}}\n";
+    let (new, own) = (Mtu::new(9000).ok(), Mtu::new(1500).ok());
+    let others = [("lo".to_owned(), None), ("ensan".to_owned(), None)];
+    for (file, text, named) in [
+        ("/usr/lib/systemd/network/10-lan.network", unit, "/usr/lib/systemd/network/10-lan.network"),
+        ("/etc/netplan/50.yaml", plan, "/etc/netplan (under any)"),
+    ] {
+        let (_dir, disk) = host(&[(file, text)]);
+        let found = find(&disk, "enlan", None).unwrap().unwrap();
+        let said = check(&disk, "enlan", &found, new, &others).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{named} describes ensan as well as enlan")), "{said}");
+        // What is said already, and a host that has no other.
+        check(&disk, "enlan", &found, own, &others).unwrap();
+        check(&disk, "enlan", &found, new, &others[..1]).unwrap();
+    }
+    // A unit before it, for one of them alone.
+    let apart = "[Match]\nName=enlan\n";
+    let (_dir, disk) = host(&[
+        ("/usr/lib/systemd/network/10-lan.network", unit),
+        ("/etc/systemd/network/05-lan.network", apart),
+    ]);
+    let found = find(&disk, "enlan", None).unwrap().unwrap();
+    check(&disk, "enlan", &found, new, &others).unwrap();
+    let (_dir, disk) = host(&[("/etc/network/interfaces", "iface enlan inet dhcp\niface ensan inet dhcp\n")]);
+    let found = find(&disk, "enlan", None).unwrap().unwrap();
+    check(&disk, "enlan", &found, new, &others).unwrap();
 }
