@@ -16,14 +16,15 @@ use netferry_kernel::nft::{Copy, Notice, What};
 use netferry_kernel::route::Route;
 use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::objects::Objects;
 use super::settings::SettingsError;
 use super::{admit, flows, guard, settings};
+use crate::pause::Pause;
 
 /// After something that the kernel refused: first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSE: Pause = Pause::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// How the host stands to its plan.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -62,7 +63,7 @@ impl Inputs {
 
 /// Keeps the host as planned. Ends when nobody can change the plan any more; the host stays as it is then.
 pub async fn run(kernel: Arc<Kernel>, mut inputs: Inputs, state: watch::Sender<State>) {
-    let mut pause = PAUSE.0;
+    let mut pause = PAUSE;
     loop {
         let mut keeper = Keeper::new(&kernel, &mut inputs);
         match keeper.follow(&mut inputs, &state, &mut pause).await {
@@ -71,8 +72,7 @@ pub async fn run(kernel: Arc<Kernel>, mut inputs: Inputs, state: watch::Sender<S
                 let words = words(&error);
                 tracing::warn!(error = words, "listening to the kernel");
                 state.send_replace(State::Trouble(words));
-                sleep(pause).await;
-                pause = (pause * 2).min(PAUSE.1);
+                pause.wait().await;
             }
         }
     }
@@ -147,7 +147,7 @@ impl<'k> Keeper<'k> {
         &mut self,
         inputs: &mut Inputs,
         state: &watch::Sender<State>,
-        pause: &mut Duration,
+        pause: &mut Pause,
     ) -> Result<()> {
         let topics = Topics { rules: false, ..Topics::ALL };
         let mut watch = Watch::open(self.kernel, topics)?;
@@ -187,7 +187,7 @@ impl<'k> Keeper<'k> {
             }
             match self.put_right(suspects) {
                 Ok(new) => {
-                    *pause = PAUSE.0;
+                    pause.reset();
                     suspects = Suspects::default();
                     change(state, new);
                 }
@@ -195,10 +195,14 @@ impl<'k> Keeper<'k> {
                     let words = words(&error);
                     tracing::warn!(error = words, "keeping the host as planned");
                     change(state, State::Trouble(words));
-                    // Whatever it was, the next attempt looks at everything.
+                    // Whatever it was, the next attempt looks at everything, and not before it may be over: a kernel that
+                    // tells of something all the time would otherwise be asked all the time. Another plan may be it.
+                    tokio::select! {
+                        () = pause.wait() => {}
+                        _ = inputs.plan.changed() => inputs.plan.mark_changed(),
+                    }
                     suspects = Suspects::ALL;
-                    resync = Instant::now() + *pause;
-                    *pause = (*pause * 2).min(PAUSE.1);
+                    resync = Instant::now();
                 }
             }
         }

@@ -16,13 +16,16 @@ use netferry_kernel::route::{Kind, LOCAL, Route};
 use netferry_kernel::{Changes, Event, IfName, Kernel, Objects, Result, Topics, Watch};
 use netferry_ovs::Client;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::bridge::{self, Plan, Switch};
 use super::record::{BridgeRecord, Record};
 use super::{announce, hand_over, transfer};
+use crate::pause::Pause;
 
-/// After something the kernel refused. Long enough for it to be over, short enough for nobody to notice.
-const PAUSE: Duration = Duration::from_millis(200);
+/// After something the kernel or the switch refused. At first long enough for it to be over, short enough for nobody to
+/// notice.
+const PAUSE: Pause = Pause::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// How often everything is looked at although nothing was told: the kernel does not tell of every setting.
 const RESYNC: Duration = Duration::from_secs(10);
@@ -54,10 +57,12 @@ pub async fn keep(kernel: Arc<Kernel>, switch: Client, done: Done) {
         }
     };
     let links = async {
+        let mut pause = PAUSE;
         loop {
+            let began = Instant::now();
             let Err(error) = follow(&kernel, &bridge, &uplink, || done.stands()).await;
             tracing::warn!(error = &error as &dyn std::error::Error, "listening to the kernel");
-            tokio::time::sleep(PAUSE).await;
+            pause.wait_since(began).await;
         }
     };
     let switch = Switch::over(switch);
@@ -87,10 +92,11 @@ async fn keep_rows(switch: &Switch, bridge: &IfName, uplink: &IfName, done: &Don
         };
         let mtu = carries.borrow_and_update().or(found.mtu).unwrap_or(done.bridge.mtu);
         let plan = Plan { bridge, mac, mtu, datapath: done.datapath, uplink: Some(uplink) };
+        let mut pause = PAUSE;
         while let Err(error) = switch.settle(&plan).await {
             let error = &error as &(dyn std::error::Error + Send + Sync);
             tracing::warn!(%bridge, error = error as &dyn std::error::Error, "keeping the uplink's bridge");
-            tokio::time::sleep(PAUSE).await;
+            pause.wait().await;
         }
     }
 }
@@ -107,6 +113,7 @@ pub async fn follow(
     let mut watch = Watch::open(kernel, topics)?;
     let mut known = Known::default();
     let mut events = Vec::new();
+    let mut pause = PAUSE;
     loop {
         if events.is_empty() {
             let told = tokio::time::timeout(RESYNC, watch.next()).await;
@@ -120,6 +127,7 @@ pub async fn follow(
         }
         match known.put_right(kernel, bridge, uplink) {
             Ok(seen) => {
+                pause.reset();
                 // What was read while the bridge fell is not what it had.
                 events = watch.ready()?;
                 if let Some(seen) = seen.filter(|_| !events.iter().any(|event| falls(event, bridge))) {
@@ -129,7 +137,7 @@ pub async fn follow(
             Err(error) => {
                 tracing::warn!(%bridge, %uplink, error = &error as &dyn std::error::Error,
                     "the host's addresses could not be kept on the bridge");
-                tokio::time::sleep(PAUSE).await;
+                pause.wait().await;
                 events.push(Event::Resync);
             }
         }

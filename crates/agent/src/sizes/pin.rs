@@ -11,11 +11,13 @@ use std::time::Duration;
 use netferry_core::mtu::{Envelope, Mtu, steps};
 use netferry_kernel::route::{Route, RouteMtu};
 use netferry_kernel::{Event, IfName, Kernel, Topics, Watch};
+use tokio::time::Instant;
 
 use super::{Managed, Result, SizeError, advertised, before, leads_out, look, ours_to_write, replace, run};
+use crate::pause::Pause;
 
-/// After something the kernel refused.
-const PAUSE: Duration = Duration::from_millis(200);
+/// After something the kernel refused: first, and at most.
+const PAUSE: Pause = Pause::new(Duration::from_millis(200), Duration::from_secs(5));
 /// How often everything is looked at although nothing was told: the kernel does not tell of every setting.
 const RESYNC: Duration = Duration::from_secs(10);
 
@@ -23,10 +25,12 @@ const RESYNC: Duration = Duration::from_secs(10);
 /// as long as it is run. Without a pin there is nothing to hold.
 pub async fn keep(kernel: Arc<Kernel>, uplinks: Vec<IfName>, wanted: Envelope, directory: PathBuf) {
     let Some(pin) = wanted.pin() else { return };
+    let mut pause = PAUSE;
     loop {
+        let began = Instant::now();
         let Err(error) = follow(&kernel, &uplinks, wanted, &directory).await;
         tracing::warn!(error = &error as &dyn std::error::Error, "holding routes at {pin}");
-        tokio::time::sleep(PAUSE).await;
+        pause.wait_since(began).await;
     }
 }
 
