@@ -51,7 +51,7 @@ pub fn add(kernel: &Kernel, link: &IfName) -> Result<()> {
 }
 
 /// Takes the guard off a link that is no longer a port of the switch. Its offloads stay as they are: what they were
-/// before is not known any more.
+/// before is known to whoever switched them off.
 pub fn remove(kernel: &Kernel, link: &IfName) -> Result<()> {
     let steps = vec![Change::DelChain(id(), chain_of(link))];
     match kernel.nft().apply(&Changes { steps, ..Changes::default() }) {

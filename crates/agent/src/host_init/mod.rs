@@ -15,6 +15,7 @@
 
 mod bridge;
 mod follow;
+mod offloads;
 pub mod persist;
 mod record;
 mod sized;
@@ -298,9 +299,7 @@ async fn build(
     step(&format!("making {} a port of {name}", uplink.name));
     tell(transfer::up(kernel, &uplink.name), || format!("switching {} on", uplink.name))?;
     if datapath == Datapath::Userspace {
-        tell(guard::offloads_off(kernel, &uplink.name), || {
-            format!("switching offloads of {} off", uplink.name)
-        })?;
+        offloads::off(kernel, &uplink.name, &options.run)?;
     }
     plan.uplink = Some(&uplink.name);
     settle(&switch, &plan, patience).await?;
@@ -363,6 +362,7 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
         let asking = || format!("asking routers behind {} to tell of themselves", uplink.name);
         tell(kernel.solicit_routers(uplink.index, mac), asking)?;
     }
+    offloads::restore(kernel, &options.run)?;
     step("removing what else of ours is in the kernel");
     crate::host::withdraw(kernel, &options.run).map_err(InitError::Withdraw)
 }

@@ -103,6 +103,9 @@ async fn everything_on_the_uplink_moves_to_the_bridge_and_back_and_packets_follo
     talk(&wire);
     let before = configuration(&wire.host, "eth0");
     assert_eq!(before.len(), 13, "{before:#?}");
+    let offloads = || wire.host.offloads().of(&name("eth0")).unwrap().active;
+    let on = offloads();
+    assert!(on.contains("tx-tcp-segmentation"), "{on:?}");
 
     let record = prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
     assert_moved(&wire, &before);
@@ -118,6 +121,7 @@ async fn everything_on_the_uplink_moves_to_the_bridge_and_back_and_packets_follo
     prepare(&wire.host, &options(&switch), |_| steps += 1).await.unwrap();
     assert!(steps > 5);
     assert_moved(&wire, &before);
+    assert!(!offloads().contains("tx-tcp-segmentation"), "the switch reads frames as they are on a wire");
     let columns = |text: &str| -> Vec<String> {
         // counters and times move by themselves
         let moving = ["statistics", "status ", "link_resets"];
@@ -129,6 +133,7 @@ async fn everything_on_the_uplink_moves_to_the_bridge_and_back_and_packets_follo
     assert_eq!(configuration(&wire.host, "eth0"), before);
     assert_eq!(switch.vsctl("list-br"), "");
     assert_eq!(Record::read(&run_directory(&switch)).unwrap(), None);
+    assert_eq!(offloads(), on);
     talk(&wire);
     undo(&wire.host, &options(&switch), |_| ()).await.unwrap();
     assert_eq!(configuration(&wire.host, "eth0"), before, "nothing to undo");
