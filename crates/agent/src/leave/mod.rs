@@ -24,6 +24,7 @@ pub use before::{Before, note};
 use crate::config::Paths;
 use crate::host::{self, SettingsError};
 use crate::kept;
+use crate::machine::{Disk, StoreError, store};
 use crate::pods::{self, record};
 use crate::zone::daemons;
 
@@ -70,6 +71,9 @@ pub enum LeaveError {
     /// The kernel keeps something.
     #[error("removing what is ours from the kernel")]
     Kernel(#[from] SettingsError),
+    /// What a machine configuration brought stays.
+    #[error("removing what a machine configuration brought")]
+    Machine(#[from] StoreError),
     /// A file stays.
     #[error("removing {}", file.display())]
     File {
@@ -92,6 +96,7 @@ impl LeaveError {
             | LeaveError::Rows(_)
             | LeaveError::Bridge(_)
             | LeaveError::Kernel(_)
+            | LeaveError::Machine(_)
             | LeaveError::File { .. } => false,
         }
     }
@@ -137,6 +142,8 @@ pub async fn leave(kernel: &Kernel, paths: &Paths, mut step: impl FnMut(&str)) -
     step("removing what is ours from the kernel");
     host::withdraw(kernel, &paths.run)?;
     step("removing our files");
+    // While it is known which ones they are, and what was there before.
+    store::leave(&Disk::open(&paths.root).map_err(StoreError::from)?)?;
     // What says that OVN is ours goes with the last of these, and last of all.
     for directory in [&paths.run, &paths.data] {
         let removed = kept::remove_directory(directory);

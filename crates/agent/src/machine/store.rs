@@ -22,6 +22,8 @@ const CONFIGS: &str = "/var/lib/netferry/machine/configs";
 
 /// The file's name in our run directory that says which configuration a boot found in force.
 const BOOTED: &str = "machine-booted.json";
+/// The name of a configuration of nothing.
+const NOTHING: &str = "nothing";
 /// Where the next one is written before it has its name.
 const STAGED: &str = "/var/lib/netferry/machine/configs/.new";
 
@@ -146,6 +148,18 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
         };
     }
     Ok(())
+}
+
+/// Takes every file and unit away again that a configuration brought; what the host had there comes back.
+///
+/// # Errors
+/// As [`take`].
+pub fn leave(disk: &Disk) -> Result<()> {
+    recover(disk)?;
+    match current_name(disk)? {
+        None => Ok(()),
+        Some(_) => take(disk, &Rendered { name: NOTHING.to_owned(), ..none() }),
+    }
 }
 
 fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Result<Vec<Op>> {

@@ -175,6 +175,20 @@ fn a_configuration_whose_leftovers_cannot_be_removed_is_said_to_be_taken() {
 }
 
 #[test]
+fn whoever_leaves_takes_everything_along_that_configurations_brought() {
+    let (_dir, root) = host("1m");
+    let disk = Disk::open(&root).unwrap();
+    let before = tree(&root);
+    store::leave(&disk).unwrap();
+    assert_eq!(tree(&root), before, "nothing was brought");
+    store::take(&disk, &two().0).unwrap();
+    for _ in 0..2 {
+        store::leave(&disk).unwrap();
+        assert_eq!(tree(&root), before);
+    }
+}
+
+#[test]
 fn configurations_nobody_needs_are_forgotten() {
     let (_dir, root) = host("1m");
     let disk = Disk::open(&root).unwrap();
