@@ -1,7 +1,8 @@
 //! `netferry host-init`: prepares a host before its kubelet starts.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -98,7 +99,8 @@ pub(crate) fn run(args: &HostInitArgs, format: Format) -> Result<(), Failure> {
         root: args.root.clone(),
     };
     if args.files {
-        return host_init::mend(&options).map_err(failure);
+        let units = host_init::mend(&options).map_err(failure)?;
+        return if units { Ok(read_units_again(&options.root)?) } else { Ok(()) };
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("starting")?;
@@ -114,6 +116,21 @@ pub(crate) fn run(args: &HostInitArgs, format: Format) -> Result<(), Failure> {
     }
     let record = runtime.block_on(host_init::prepare(&kernel, &options, step)).map_err(failure)?;
     output::answer(format, &record, |_| describe(&record))
+}
+
+/// Has the service manager read units again that were put back after it had read them.
+///
+/// At this point of a boot it has started next to nothing, and reads a unit's file before it starts it: those that wait
+/// start as they are now, or not at all if they are gone. That is not enough for one that is wanted again, which is not
+/// among those that wait: it starts with the next boot. Asking for everything once more would end a rescue.
+fn read_units_again(root: &Path) -> anyhow::Result<()> {
+    if !root.join("run/systemd/system").is_dir() {
+        return Ok(());
+    }
+    let done = Command::new("systemctl").arg("daemon-reload").status();
+    let done = done.context("running systemctl daemon-reload")?;
+    anyhow::ensure!(done.success(), "systemctl daemon-reload ended with {done}");
+    Ok(())
 }
 
 fn describe(record: &Record) -> String {

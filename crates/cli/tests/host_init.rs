@@ -108,3 +108,37 @@ fn a_boot_ends_with_the_uplinks_address_on_the_bridge_and_says_so() {
     assert_eq!(code, Some(0), "{error}");
     assert!(must(&namespace, "ip -o -4 addr show dev eth0").contains("192.0.2.1/24"));
 }
+
+#[test]
+fn units_put_back_after_a_loss_of_power_are_read_again_by_whoever_had_read_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |path: &str| dir.path().join(path);
+    let write = |path: &str, text: &str| {
+        std::fs::create_dir_all(at(path).parent().expect("a directory")).expect("made");
+        std::fs::write(at(path), text).expect("written");
+    };
+    write("bin/systemctl", "#!/bin/sh\necho \"$*\" >> \"$0.told\"\n");
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(at("bin/systemctl"), runs).expect("set");
+    std::fs::create_dir_all(at("run/systemd/system")).expect("made");
+    let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let boot = || {
+        let mut netferry = Command::new(env!("CARGO_BIN_EXE_netferry"));
+        netferry
+            .args(["host-init", "--files", "--root"])
+            .arg(dir.path())
+            .arg("--run-dir")
+            .arg(at("netferry"));
+        let done = netferry.env("PATH", &path).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        std::fs::read_to_string(at("bin/systemctl.told")).unwrap_or_default()
+    };
+    assert_eq!(boot(), "", "nothing was cut off");
+    write(
+        "var/lib/netferry/machine/intent",
+        "netferry intent 1\nto new\nnew /etc/systemd/system/x.service\n",
+    );
+    write("etc/systemd/system/x.service", "[Service]\n");
+    assert_eq!(boot(), "daemon-reload\n");
+    assert!(!at("etc/systemd/system/x.service").exists());
+}

@@ -41,6 +41,7 @@ use tokio::time::timeout;
 
 use crate::config::Paths;
 use crate::host::{SettingsError, guard};
+use crate::machine::Disk;
 use bridge::{Found, Plan, Switch};
 pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
@@ -250,9 +251,11 @@ pub async fn prepare_alone(kernel: &Kernel, options: &Options, data: &Path) -> R
 }
 
 /// Puts in order what a loss of power left of the host's files, and notes what this boot finds there: to be done before
-/// anything reads them, the host's network service among others.
-pub fn mend(options: &Options) -> Result<(), InitError> {
-    sized::mend(&options.root, &options.run).map(drop).map_err(InitError::Sizes)
+/// anything reads them, the host's network service among others. Answers whether units changed by that: the host's
+/// service manager has read those already.
+pub fn mend(options: &Options) -> Result<bool, InitError> {
+    let disk = Disk::open(&options.root).map_err(SizesError::from)?;
+    Ok(sized::mend(&disk, &options.run)?)
 }
 
 /// Who moves packets on this host.

@@ -73,12 +73,12 @@ impl SizesError {
 
 type Result<T> = std::result::Result<T, SizesError>;
 
-/// Mends what a loss of power left of the host's files, and notes which configuration this boot found in force.
-pub(super) fn mend(root: &Path, run: &Path) -> Result<Disk> {
-    let disk = Disk::open(root)?;
-    store::recover(&disk).map_err(SizesError::Recover)?;
-    store::note_boot(&disk, run).map_err(SizesError::Recover)?;
-    Ok(disk)
+/// Mends what a loss of power left of the host's files, and notes which configuration this boot found in force. Answers
+/// whether units changed by that.
+pub(super) fn mend(disk: &Disk, run: &Path) -> Result<bool> {
+    let units = store::recover(disk).map_err(SizesError::Recover)?;
+    store::note_boot(disk, run).map_err(SizesError::Recover)?;
+    Ok(units)
 }
 
 /// What is known before the uplink is.
@@ -96,7 +96,8 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Mends what a loss of power left of the host's files, and reads what they say.
     pub(super) fn read(root: &Path, run: &Path) -> Result<Sizes> {
-        let disk = mend(root, run)?;
+        let disk = Disk::open(root)?;
+        mend(&disk, run)?;
         let record = |source| SizesError::Record { run: run.to_owned(), source };
         let text = disk.read(file::PATH)?;
         let file = text.map(|text| HostFile::parse(&String::from_utf8_lossy(&text))).transpose()?;

@@ -10,7 +10,7 @@ use netferry_api::rollout::MachineConfig;
 use netferry_core::error::chain;
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::journal::{self, CURRENT, INTENT, Intent, NotAnIntent, Op};
-use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, drift, layout};
+use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, UNITS, drift, layout};
 use netferry_core::rollout::merge::Rendered;
 use netferry_translate::machine_config;
 
@@ -140,8 +140,8 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
         let taken = current_name(disk)?.as_deref() == Some(name.as_str());
         return match mend(disk) {
             // It is in force; what failed was tidying up, and that is done by now.
-            Ok(()) if taken => Ok(()),
-            Ok(()) => Err(StoreError::Taking { name, source }),
+            Ok(_) if taken => Ok(()),
+            Ok(_) => Err(StoreError::Taking { name, source }),
             Err(StoreError::Disk(source)) if taken => Err(StoreError::Tidying { name, source }),
             Err(StoreError::Disk(source)) => Err(StoreError::Undoing { name, first, source }),
             Err(other) => Err(other),
@@ -178,18 +178,18 @@ fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Resul
 }
 
 /// Mends what a loss of power left half done: to be called at boot before anything reads a managed file. Nothing to
-/// mend is fine.
+/// mend is fine. Answers whether units changed by that: the host's service manager has read those already.
 ///
 /// # Errors
 /// If a file cannot be read or changed, or what was written down is not ours.
-pub fn recover(disk: &Disk) -> Result<()> {
+pub fn recover(disk: &Disk) -> Result<bool> {
     if disk.read(INTENT)?.is_some() {
         tracing::warn!("taking a configuration was cut off; putting it in order");
     }
     mend(disk)
 }
 
-fn mend(disk: &Disk) -> Result<()> {
+fn mend(disk: &Disk) -> Result<bool> {
     let intent = match disk.read(INTENT)? {
         None => None,
         Some(text) => Some(Intent::parse(&String::from_utf8_lossy(&text))?),
@@ -199,7 +199,8 @@ fn mend(disk: &Disk) -> Result<()> {
     let ops = journal::recover(intent.as_ref(), current.as_deref(), |path| present.of(path));
     present.trouble()?;
     disk.run(&ops)?;
-    Ok(())
+    let undone = intent.filter(|intent| current.as_deref() != Some(intent.to.as_str()));
+    Ok(undone.is_some_and(|intent| intent.changes.iter().any(|(_, path)| path.starts_with(UNITS))))
 }
 
 /// Forgets configurations that nobody needs any more.

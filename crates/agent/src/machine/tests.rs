@@ -284,6 +284,21 @@ fn what_others_wrote_where_only_we_write_is_refused() {
 }
 
 #[test]
+fn mending_says_whether_units_are_others_than_those_that_were_read() {
+    let (_dir, root) = host("1m");
+    let disk = Disk::open(&root).unwrap();
+    store::take(&disk, &two().0).unwrap();
+    assert!(!store::recover(&disk).unwrap(), "nothing was cut off");
+    for (kind, path, units) in [("new", "/etc/x", false), ("new", "/etc/systemd/system/y.service", true)] {
+        std::fs::write(root.join(&INTENT[1..]), format!("netferry intent 1\nto new\n{kind} {path}\n"))
+            .unwrap();
+        write(&root, &path[1..], "half");
+        assert_eq!(store::recover(&disk).unwrap(), units, "{path}");
+        assert!(!root.join(&path[1..]).exists());
+    }
+}
+
+#[test]
 fn links_lead_where_they_lead_on_the_host_not_where_the_daemon_runs() {
     let (_dir, root) = host("1m");
     let disk = Disk::open(&root).unwrap();
