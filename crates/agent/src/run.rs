@@ -266,7 +266,7 @@ impl Agent {
             networks,
         };
         tasks.spawn(door.keep(serve));
-        let disk = Arc::clone(&self.disk);
+        let (disk, boot) = (Arc::clone(&self.disk), Arc::clone(&self.disk));
         tasks.spawn(machine::daemon::run(machine::daemon::Parts {
             nodes: Api::all(self.client.clone()),
             configs: Api::all(self.client.clone()),
@@ -278,6 +278,11 @@ impl Agent {
                 let disk = Arc::clone(&disk);
                 Box::pin(async move { machine::restart::restart(&disk, &Host::default()).await })
             }),
+            renew_boot_loader: Box::new(move || {
+                let disk = Arc::clone(&boot);
+                Box::pin(async move { machine::boot_loader::renew(&disk, &Host::default()).await })
+            }),
+            started_with: machine::boot_loader::STARTED_WITH.into(),
         }));
         served
     }

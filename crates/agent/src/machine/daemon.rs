@@ -25,7 +25,7 @@ use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
 use netferry_core::mtu::file::{self, HostFile};
 use netferry_core::rollout::config::MachineConfig;
 use netferry_core::rollout::daemon::{self as core, Facts, Named, Said, Step, backoff};
-use netferry_core::rollout::layout::Drift;
+use netferry_core::rollout::layout::{Drift, KERNEL_ARGUMENTS};
 use netferry_core::rollout::merge::{Rendered, merge};
 use netferry_core::rollout::pool::NodeState;
 use netferry_translate::machine::{NotAMachine, machine, printed_request, printed_state};
@@ -33,6 +33,7 @@ use netferry_translate::machine_config;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::boot_loader::{self, BootLoaderError};
 use super::restart::RestartError;
 use super::store::{self, StoreError};
 use super::{Disk, DiskError};
@@ -48,6 +49,9 @@ const RESTART_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How the host is asked to restart.
 pub type Restart = Box<dyn Fn() -> BoxFuture<'static, Result<(), RestartError>> + Send + Sync>;
+
+/// How the host's boot loader is told of other arguments for the kernel.
+pub type RenewBootLoader = Box<dyn Fn() -> BoxFuture<'static, Result<(), BootLoaderError>> + Send + Sync>;
 
 /// What the daemon works with.
 pub struct Parts {
@@ -65,6 +69,10 @@ pub struct Parts {
     pub running: Running,
     /// How the host is asked to restart.
     pub restart: Restart,
+    /// How its boot loader is told of other arguments for the kernel.
+    pub renew_boot_loader: RenewBootLoader,
+    /// Where the kernel says what it was started with.
+    pub started_with: PathBuf,
 }
 
 /// What keeps a node from getting further. It is said on the node.
@@ -92,6 +100,15 @@ enum Trouble {
     Unsound(String),
     #[error(transparent)]
     Restart(#[from] RestartError),
+    #[error(transparent)]
+    BootLoader(#[from] BootLoaderError),
+    #[error("reading what the kernel was started with")]
+    StartedWith(#[source] std::io::Error),
+    #[error(
+        "the kernel was started without {0}, although the node restarted: look why the host's boot loader does not read \
+         {KERNEL_ARGUMENTS}, and restart it, or take them out of the MachineConfig"
+    )]
+    NotInForce(String),
     #[error("the host was asked to restart {} minutes ago and is still up", RESTART_PATIENCE.as_secs() / 60)]
     StillUp,
     #[error("a part of the daemon failed")]
@@ -195,6 +212,10 @@ impl Parts {
             fulfilled: machine.fulfilled.as_ref(),
             alone: topology.is_some_and(|topology| topology == ControlPlaneTopology::SINGLE_REPLICA),
         });
+        // With nothing else to be done about it.
+        if current.as_ref().is_some_and(|current| !due(current) && desired.as_ref() == Some(current)) {
+            self.has_arguments(&booted)?;
+        }
         match step {
             Step::Rest | Step::AwaitDrain => return Ok(Next::Wait),
             Step::Say(said) => self.say(&said).await?,
@@ -206,7 +227,13 @@ impl Parts {
                 let new = desired.expect("only what is told is taken");
                 self.take(new, &booted).await?;
             }
-            Step::Restart => self.restart().await?,
+            Step::Restart => {
+                // Now, and not when it was taken: a daemon may have died in between.
+                if current.is_some_and(|current| boot_loader::is_concerned(&booted, &current)) {
+                    (self.renew_boot_loader)().await?;
+                }
+                self.restart().await?;
+            }
         }
         Ok(Next::Again)
     }
@@ -274,6 +301,18 @@ impl Parts {
         }
     }
 
+    /// Whether the kernel was started with what the configuration in force says.
+    fn has_arguments(&self, booted: &Rendered) -> Result<(), Trouble> {
+        if booted.spec.kernel_arguments.is_empty() {
+            return Ok(());
+        }
+        let started_with = std::fs::read_to_string(&self.started_with).map_err(Trouble::StartedWith)?;
+        match &boot_loader::missing(booted, &started_with)[..] {
+            [] => Ok(()),
+            missing => Err(Trouble::NotInForce(missing.join(" "))),
+        }
+    }
+
     async fn restart(&self) -> Result<(), Trouble> {
         tracing::info!("asking the host to restart");
         let action = PostConfigAction::from(PostConfigAction::REBOOTING.to_owned());
@@ -309,6 +348,9 @@ impl Parts {
             | Trouble::Running(_)
             | Trouble::Unsound(_)
             | Trouble::Restart(_)
+            | Trouble::BootLoader(_)
+            | Trouble::StartedWith(_)
+            | Trouble::NotInForce(_)
             | Trouble::StillUp
             | Trouble::Part(_) => NodeState::Degraded,
         };

@@ -2,8 +2,9 @@
 //!
 //! [`disk`] does the file operations that `core`'s journal lists, [`store`] keeps configurations and takes a new one,
 //! surviving power loss at any instruction; [`daemon`] decides what to do next and says how far it is, [`restart`] asks
-//! the host to restart.
+//! the host to restart, [`boot_loader`] to pass the kernel's arguments on.
 
+pub mod boot_loader;
 pub mod daemon;
 pub mod disk;
 pub mod restart;

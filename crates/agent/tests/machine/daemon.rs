@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use netferry_agent::boot;
 use netferry_core::mtu::file::PATH;
 use netferry_testkit::wait::until;
@@ -130,4 +132,48 @@ async fn what_cannot_be_carried_out_is_said_by_name_and_withdrawing_it_is_enough
     std::fs::remove_dir(below(&world.root(), "/etc/a")).unwrap();
     world.restarts_are(1).await;
     assert_eq!(world.file("/etc/a").as_deref(), Some("one"));
+}
+
+#[tokio::test]
+async fn kernel_arguments_are_told_to_the_boot_loader_and_a_node_that_was_started_without_them_is_not_done() {
+    let mut world = World::new().await;
+    world.boot(0, Some(1400));
+    std::fs::write(world.started_with(), "root=/dev/vda1 quiet\n").unwrap();
+    let spec = json!({"config": {"ignition": {"version": "3.2.0"}}, "kernelArguments": ["quiet", "debug"]});
+    world.render_spec(FIRST, 0, spec).await;
+    world.render(SECOND, 0, "/etc/a", "two").await;
+    world.start();
+    world.tell(FIRST).await;
+    world.fulfil(&format!("drain-{FIRST}")).await;
+    let reason = format!("{MCO}/reason");
+    world.until(&reason, |said| said.contains("kernelArguments need"), "no boot loader").await;
+    world.says("state", "Degraded").await;
+    assert_eq!(world.restarts.load(Ordering::SeqCst), 0, "it would be for nothing");
+    std::fs::create_dir(below(&world.root(), "/boot")).unwrap();
+    world.restarts_are(1).await;
+
+    // The host comes up as before: its boot loader did not read them.
+    world.stop().await;
+    world.boot(0, Some(1400));
+    world.start();
+    world.until(&reason, |said| said.contains("started without debug,"), "what is not in force").await;
+    world.says("state", "Degraded").await;
+    let told = world.renewals.load(Ordering::SeqCst);
+    world.stop().await;
+    std::fs::write(world.started_with(), "root=/dev/vda1 quiet debug\n").unwrap();
+    world.start();
+    world.fulfil(&format!("uncordon-{FIRST}")).await;
+    world.says("state", "Done").await;
+
+    // Taken out again; it is no reason to stay that they were not in force.
+    std::fs::write(world.started_with(), "quiet\n").unwrap();
+    world.tell(SECOND).await;
+    world.fulfil(&format!("drain-{SECOND}")).await;
+    world.restarts_are(2).await;
+    assert_eq!(world.renewals.load(Ordering::SeqCst), told + 1);
+    world.stop().await;
+    world.boot(0, Some(1400));
+    world.start();
+    world.fulfil(&format!("uncordon-{SECOND}")).await;
+    world.says("state", "Done").await;
 }

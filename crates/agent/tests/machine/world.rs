@@ -10,6 +10,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use netferry_agent::boot::{self, Running};
 use netferry_agent::machine::Disk;
+use netferry_agent::machine::boot_loader::BootLoaderError;
 use netferry_agent::machine::daemon::{self, Parts};
 use netferry_agent::machine::store;
 use netferry_api::rollout::MachineConfig;
@@ -33,6 +34,8 @@ pub(crate) struct World {
     pub(crate) configs: Api<MachineConfig>,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) restarts: Arc<AtomicU32>,
+    /// How often the boot loader was told; it refuses while the host has no `/boot`.
+    pub(crate) renewals: Arc<AtomicU32>,
     daemon: Option<JoinHandle<()>>,
     _server: ApiServer,
 }
@@ -58,6 +61,7 @@ impl World {
             client,
             dir,
             restarts: Arc::default(),
+            renewals: Arc::default(),
             daemon: None,
             _server: server,
         };
@@ -72,6 +76,11 @@ impl World {
 
     pub(crate) fn run(&self) -> std::path::PathBuf {
         self.dir.path().join("run")
+    }
+
+    /// Where the kernel says what it was started with.
+    pub(crate) fn started_with(&self) -> std::path::PathBuf {
+        self.dir.path().join("cmdline")
     }
 
     pub(crate) fn disk(&self) -> Disk {
@@ -92,6 +101,7 @@ impl World {
 
     pub(crate) fn start(&mut self) {
         let restarts = Arc::clone(&self.restarts);
+        let (renewals, boot) = (Arc::clone(&self.renewals), self.root().join("boot"));
         let parts = Parts {
             nodes: self.nodes.clone(),
             configs: self.configs.clone(),
@@ -103,6 +113,12 @@ impl World {
                 restarts.fetch_add(1, Ordering::SeqCst);
                 Box::pin(async { Ok(()) })
             }),
+            renew_boot_loader: Box::new(move || {
+                renewals.fetch_add(1, Ordering::SeqCst);
+                let done = if boot.exists() { Ok(()) } else { Err(BootLoaderError::Unknown) };
+                Box::pin(async { done })
+            }),
+            started_with: self.started_with(),
         };
         self.daemon = Some(tokio::spawn(daemon::run(parts)));
     }
