@@ -138,9 +138,10 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         tasks.spawn(crate::stale_flows::forget(ovs_run));
     }
     let (links, links_seen) = watch::channel(BTreeSet::new());
-    let bridge = bridge_of_this_boot(&agent.config);
-    let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge.as_ref());
-    agent.tell_facts(&mut tasks, &kernel, bridge.as_ref(), networks_seen.clone(), served.clone());
+    let done = done_at_this_boot(&agent.config);
+    let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
+    let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
+    agent.tell_facts(&mut tasks, &kernel, done.as_ref(), networks_seen.clone(), served.clone());
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
@@ -323,10 +324,11 @@ impl Agent {
         &self,
         tasks: &mut JoinSet<()>,
         kernel: &Arc<Kernel>,
-        bridge: Option<&BridgeRecord>,
+        done: Option<&Record>,
         networks: watch::Receiver<Option<Written>>,
         served: watch::Receiver<Option<Envelope>>,
     ) {
+        let bridge = done.and_then(|record| record.bridge.as_ref());
         let (facts, seen) = watch::channel(None);
         let sources = facts::Sources {
             kernel: Arc::clone(kernel),
@@ -340,12 +342,14 @@ impl Agent {
         tasks.spawn(fit);
         let named = |name: &str| IfName::new(name.to_owned()).ok();
         let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
+        let sized = done.and_then(|record| named(record.sized.as_ref()?));
         let (sizes, observed) = watch::channel(None);
         let (tried, trial) = watch::channel(trial::begun(&self.config.paths.run));
         let sources = facts::observed::Sources {
             kernel: Arc::clone(kernel),
             disk: Arc::clone(&self.disk),
             bridge: bridge.clone(),
+            sized: sized.clone(),
             facts: seen.clone(),
             running: self.running.subscribe(),
             pods: served,
@@ -367,7 +371,7 @@ impl Agent {
             node: self.listeners.own.subscribe(),
             run: self.config.paths.run.clone(),
         };
-        tasks.spawn(hold_sizes(trials, bridge, seen.clone(), tried));
+        tasks.spawn(hold_sizes(trials, bridge, sized, seen.clone(), tried));
         let place = self.outlook.place.subscribe();
         tasks.spawn(facts::publish::publish_place(
             nodes.clone(),
@@ -469,6 +473,7 @@ fn machine_of(config: &Config) -> Result<Arc<Disk>, StoreError> {
 async fn hold_sizes(
     trials: trial::Parts,
     bridge: Option<(IfName, IfName)>,
+    sized: Option<IfName>,
     mut facts: watch::Receiver<Option<facts::NodeFacts>>,
     tried: watch::Sender<Option<TrialObserved>>,
 ) {
@@ -479,24 +484,25 @@ async fn hold_sizes(
             Err(_) => return,
         },
     };
-    let trials = trial::Parts { uplinks: uplinks.clone(), ..trials };
+    // What host-init gave its size, also where another link leads to the other nodes: of that one nothing was persisted.
+    let held = sized.map_or_else(|| uplinks.clone(), |sized| vec![sized]);
+    let trials = trial::Parts { uplinks, ..trials };
     let kernel = Arc::clone(&trials.kernel);
     let (booted, run) = (trials.running.get(), trials.run.clone());
     let hold = async {
         if let Some(booted) = booted {
-            sizes::keep(kernel, uplinks, booted.host, run).await;
+            sizes::keep(kernel, held, booted.host, run).await;
         }
     };
     tokio::join!(hold, trial::keep_trials(trials, tried));
 }
 
-/// The bridge that host-init made at this boot, if it did.
-fn bridge_of_this_boot(config: &Config) -> Option<BridgeRecord> {
-    let done = Record::read(&config.paths.run).unwrap_or_else(|error| {
+/// What host-init did at this boot, if it did.
+fn done_at_this_boot(config: &Config) -> Option<Record> {
+    Record::read(&config.paths.run).unwrap_or_else(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "reading what host-init did");
         None
-    });
-    done.and_then(|record| record.bridge)
+    })
 }
 
 /// Writes the CNI configuration once pods can be started, and again should somebody remove it.

@@ -120,6 +120,8 @@ pub struct Sources {
     pub disk: Arc<Disk>,
     /// The bridge that host-init made and the link below it.
     pub bridge: Option<(IfName, IfName)>,
+    /// The link that host-init gave its size, where there is no such bridge.
+    pub sized: Option<IfName>,
     /// The link that leads to the other nodes, where there is no such bridge.
     pub facts: watch::Receiver<Option<super::NodeFacts>>,
     /// What this boot runs at.
@@ -128,6 +130,22 @@ pub struct Sources {
     pub pods: watch::Receiver<Option<Envelope>>,
     /// What became of a trial the node is asked for.
     pub trial: watch::Receiver<Option<TrialObserved>>,
+}
+
+/// Whether host-init gave another link its size than the one that leads to the other nodes, in a change of the hosts' own.
+/// What that one has is then nothing the change made, and not there after the next boot. Pure.
+pub fn is_astray(sized: &IfName, link: &IfName, running: &Booted) -> bool {
+    sized != link && (running.host.pin().is_some() || running.own != running.original)
+}
+
+impl Sources {
+    /// The link that was given its size, and the one that should have been.
+    fn astray(&self) -> Option<(IfName, IfName)> {
+        let link = self.facts.borrow().as_ref().map(|facts| facts.host.link.clone())?;
+        let sized = self.sized.clone().filter(|_| self.bridge.is_none())?;
+        let running = (*self.running.borrow())?;
+        is_astray(&sized, &link, &running).then_some((sized, link))
+    }
 }
 
 /// Follows the sizes of a node that serves pods. Ends when nobody listens.
@@ -153,6 +171,7 @@ async fn follow(
         ..Topics::ALL
     };
     let mut kernel = Watch::open(&sources.kernel, topics)?;
+    let mut said = None;
     loop {
         tokio::select! {
             event = kernel.next() => drop(event?),
@@ -165,6 +184,20 @@ async fn follow(
         }
         tokio::time::sleep(SETTLING).await;
         kernel.ready()?;
+        let astray = sources.astray();
+        if astray != said {
+            if let Some((sized, link)) = &astray {
+                tracing::error!(
+                    "host-init gave {sized} its size, and the other nodes are reached over {link}: nothing is said of \
+                     this node's sizes; run `netferry host-init --uplink {link}` at boot, and restart the host"
+                );
+            }
+            said = astray.clone();
+        }
+        if astray.is_some() {
+            tell.send_replace(None);
+            continue;
+        }
         let Some(now) = read(sources)? else { continue };
         if let Err(error) = write_features(&sources.disk, &features(&now)) {
             tracing::warn!(error = &error as &dyn std::error::Error, "node-feature-discovery was not told");

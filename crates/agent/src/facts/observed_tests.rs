@@ -80,3 +80,26 @@ fn node_feature_discovery_finds_its_file() {
         assert_eq!(std::fs::read_to_string(file).unwrap(), text);
     }
 }
+
+#[test]
+fn a_change_that_was_made_to_another_link_is_not_observed_on_this_one() {
+    let size = |bytes| Mtu::new(bytes).unwrap();
+    let settled = |own| Booted {
+        epoch: 4,
+        network: None,
+        host: Envelope::settled(size(own)),
+        own: size(own),
+        original: size(1500),
+    };
+    let under_way = Booted { host: Envelope::spanning(size(1500), size(9000)), ..settled(9000) };
+    let (eth0, eth1) = (name("eth0"), name("eth1"));
+    for (sized, link, running, is) in [
+        (&eth0, &eth0, under_way, false),
+        (&eth0, &eth1, under_way, true),
+        (&eth0, &eth1, settled(9000), true),
+        // Nobody asks anything of the host's own links.
+        (&eth0, &eth1, settled(1500), false),
+    ] {
+        assert_eq!(is_astray(sized, link, &running), is, "{sized} {link} {running:?}");
+    }
+}

@@ -203,6 +203,7 @@ pub async fn prepare(
     };
     step("putting the host's files in order");
     let sizes = sized::Sizes::read(&options.root, &options.run)?;
+    let mut sized = None;
     let bridge = match datapath {
         Datapath::Kernel if !options.always => {
             let switch = connect(options).await?;
@@ -211,6 +212,7 @@ pub async fn prepare(
                 Ok(uplink) => {
                     let took = sizes.take(kernel, &uplink, &mut step)?;
                     took.record(kernel, &[&uplink.name])?;
+                    sized = Some(uplink.name.to_string());
                 }
                 // Without sizes to run at it does not matter which link it is.
                 Err(_) if !sizes.asks() => {}
@@ -223,7 +225,7 @@ pub async fn prepare(
             Some(build(kernel, options, datapath, &sizes, &mut step).await?)
         }
     };
-    let record = Record { datapath: datapath.into(), bridge };
+    let record = Record { datapath: datapath.into(), bridge, sized };
     record.write(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })?;
     Ok(record)
 }
@@ -245,7 +247,7 @@ pub async fn prepare_alone(kernel: &Kernel, options: &Options, data: &Path) -> R
         Some(datapath) => datapath,
         None => datapath_of(kernel)?,
     };
-    let record = Record { datapath: datapath.into(), bridge: None };
+    let record = Record { datapath: datapath.into(), bridge: None, sized: None };
     record.write(&options.run).map_err(failed)?;
     Ok(record)
 }

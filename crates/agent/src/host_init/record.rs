@@ -20,6 +20,9 @@ pub struct Record {
     pub datapath: Moves,
     /// The bridge with the uplink; none where there is no need for one.
     pub bridge: Option<BridgeRecord>,
+    /// The link that was given its size, where there is no bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sized: Option<String>,
 }
 
 /// The bridge with the uplink.

@@ -45,8 +45,8 @@ async fn what_an_uplink_stands_on_is_told_its_size_by_whoever_configures_it_or_t
     assert_eq!((read(&switch, INTERFACES).as_deref(), read(&switch, SAVED)), (Some(own), None));
 
     write(&switch, INTERFACES, &format!("iface card inet manual\n{own}"));
-    prepare(&kernel, &options, |_| ()).await.unwrap();
-    assert_eq!(sizes(&kernel), [9000; 2]);
+    let record = prepare(&kernel, &options, |_| ()).await.unwrap();
+    assert_eq!((sizes(&kernel), record.sized.as_deref()), ([9000; 2], Some("br0")));
     let both = "iface card inet manual\n    mtu 9000\niface br0 inet static\n    mtu 9000\n    address 172.30.0.2/16\n";
     assert_eq!(read(&switch, INTERFACES).as_deref(), Some(both));
 }
