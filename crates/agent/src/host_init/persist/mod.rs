@@ -10,6 +10,7 @@
 mod ifupdown;
 mod keyfile;
 mod netplan;
+mod networkd;
 
 use netferry_core::mtu::Mtu;
 use netferry_core::rollout::journal::Op;
@@ -21,8 +22,6 @@ const NETPLAN: &str = "/etc/netplan";
 const NETPLAN_OWN: &str = "/etc/netplan/99-netferry-mtu.yaml";
 const KEYFILES: [&str; 2] =
     ["/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections"];
-const UNITS: [&str; 3] = ["/etc/systemd/network", "/run/systemd/network", "/usr/lib/systemd/network"];
-const UNIT_OWN: &str = "90-netferry-mtu.conf";
 const INTERFACES: &str = "/etc/network/interfaces";
 const ETHERNET: [&str; 2] = ["ethernet", "802-3-ethernet"];
 
@@ -131,7 +130,7 @@ pub fn find(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<Configu
     if let Some((owner, mtu)) = find_keyfile(disk, link, mac)? {
         return Ok(Some(Configured { owner, mtu: size(mtu) }));
     }
-    if let Some((owner, mtu)) = find_unit(disk, link, mac)? {
+    if let Some((owner, mtu)) = networkd::find(disk, link, mac)? {
         return Ok(Some(Configured { owner, mtu: size(mtu) }));
     }
     for file in interfaces_files(disk)? {
@@ -167,7 +166,7 @@ pub fn check(
         Owner::Netplan { id, theirs, .. } => {
             (NETPLAN_OWN.to_owned(), theirs, format!("{NETPLAN} (under {id})"))
         }
-        Owner::Networkd { unit, theirs } => (own_unit(unit), theirs, place_of(disk, unit)?),
+        Owner::Networkd { unit, theirs } => (networkd::own(unit), theirs, networkd::place_of(disk, unit)?),
     };
     if matches!(disk.found(&own)?, Found::Entry(Entry::Symlink(_))) {
         return Err(PersistError::Linked { file: own });
@@ -207,7 +206,7 @@ pub fn set(disk: &Disk, link: &str, owner: &Owner, mtu: Option<Mtu>) -> Result<(
         Owner::Networkd { unit, theirs } => {
             let said = bytes.filter(|_| bytes != *theirs);
             let text = said.map(|mtu| format!("# Written by netferry host-init.\n[Link]\nMTUBytes={mtu}\n"));
-            own_file(disk, &own_unit(unit), text, 0o644)
+            own_file(disk, &networkd::own(unit), text, 0o644)
         }
         Owner::Ifupdown { file } => edit(disk, file, |text| ifupdown::write(text, link, bytes)),
     }
@@ -259,56 +258,6 @@ fn find_keyfile(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Ow
         }
     }
     Ok(by_address)
-}
-
-/// The unit that configures an interface: the first by name that matches; one of a name hides others of that name.
-fn find_unit(disk: &Disk, link: &str, mac: Option<&str>) -> Result<Option<(Owner, Option<u32>)>> {
-    let mut units = std::collections::BTreeMap::new();
-    for dir in UNITS {
-        for name in disk.list(dir)?.into_iter().filter(|name| name.ends_with(".network")) {
-            units.entry(name).or_insert(dir);
-        }
-    }
-    for (name, dir) in units {
-        let Some(unit) = text(disk, &format!("{dir}/{name}"))? else { continue };
-        let names = keyfile::all(&unit, "Match", "Name");
-        let by_name = names.iter().flat_map(|names| names.split_whitespace());
-        let macs = ["MACAddress", "PermanentMACAddress"].map(|key| keyfile::all(&unit, "Match", key));
-        let mut by_mac = macs.iter().flatten().flat_map(|macs| macs.split_whitespace());
-        // A unit for everything is a default of the distribution's, not a description of this interface.
-        let named = by_name.filter(|pattern| *pattern != "*").any(|pattern| keyfile::matches(pattern, link));
-        if named || mac.is_some_and(|mac| by_mac.any(|one| one.eq_ignore_ascii_case(mac))) {
-            let own = text(disk, &own_unit(&name))?;
-            let said = |text: &str| keyfile::get(text, &["Link"], "MTUBytes").and_then(bytes);
-            let theirs = said(&unit);
-            let mtu = own.as_deref().and_then(said).or(theirs);
-            return Ok(Some((Owner::Networkd { unit: name, theirs }, mtu)));
-        }
-    }
-    Ok(None)
-}
-
-/// What we say beside a unit.
-fn own_unit(unit: &str) -> String {
-    format!("{}/{unit}.d/{UNIT_OWN}", UNITS[0])
-}
-
-/// Which of the files of a unit's name is the one that counts.
-fn place_of(disk: &Disk, unit: &str) -> Result<String> {
-    for file in UNITS.map(|dir| format!("{dir}/{unit}")) {
-        if disk.present(&file)? {
-            return Ok(file);
-        }
-    }
-    Ok(unit.to_owned())
-}
-
-/// As systemd writes sizes: a number, maybe of thousands.
-fn bytes(text: &str) -> Option<u32> {
-    match text.strip_suffix('K') {
-        Some(thousands) => thousands.parse::<u32>().ok()?.checked_mul(1024),
-        None => text.parse().ok(),
-    }
 }
 
 fn interfaces_files(disk: &Disk) -> Result<Vec<String>> {

@@ -36,9 +36,12 @@ pub(super) fn read(text: &str, link: &str, mac: Option<&str>) -> Result<Option<S
             let text = |name: &str| body.get(name).and_then(|value| value.as_str());
             let of = body.get("match");
             let matched = |name: &str| of.and_then(|of| of.get(name)).and_then(|value| value.as_str());
-            let by_mac = matched("macaddress").zip(mac).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
-            let by_name = matched("name").is_some_and(|pattern| super::keyfile::matches(pattern, link));
-            if id == link && of.is_none() || text("set-name") == Some(link) || by_mac || by_name {
+            let (name, address) = (matched("name"), matched("macaddress"));
+            let by_name = name.is_none_or(|pattern| super::keyfile::matches(pattern, link));
+            let by_mac = address.is_none_or(|one| mac.is_some_and(|mac| one.eq_ignore_ascii_case(mac)));
+            // All it asks for has to be so.
+            let fits = (name.is_some() || address.is_some()) && by_name && by_mac;
+            if id == link && of.is_none() || text("set-name") == Some(link) || fits {
                 let mtu = body.get("mtu").and_then(|mtu| u32::try_from(mtu.as_u64()?).ok());
                 return Ok(Some(Said { kind, id: id.clone(), mtu }));
             }
@@ -112,7 +115,9 @@ network:
     lan:
       match: {macaddress: \"0A:00:00:00:00:01\"}
       set-name: lan0
-    any: {match: {name: en*}}
+    one: {match: {name: en*, macaddress: \"0a:00:00:00:00:02\"}}
+    virtual: {match: {driver: virtio_net}}
+    zz: {match: {name: en*}}
   vlans:
     vlan5: {id: 5, link: eth0}
 ";
@@ -121,7 +126,9 @@ network:
             ("eth0", None, said("ethernets", "eth0", Some(1500))),
             ("lan0", None, said("ethernets", "lan", None)),
             ("x", Some("0a:00:00:00:00:01"), said("ethernets", "lan", None)),
-            ("enp3s0", None, said("ethernets", "any", None)),
+            ("enp3s0", Some("0a:00:00:00:00:02"), said("ethernets", "one", None)),
+            ("enp3s0", Some("0a:00:00:00:00:03"), said("ethernets", "zz", None)),
+            ("enp3s0", None, said("ethernets", "zz", None)),
             ("vlan5", None, said("vlans", "vlan5", None)),
             ("lan", None, None),
         ] {

@@ -218,6 +218,12 @@ fn a_size_is_not_said_of_an_interface_that_is_described_along_with_ours() {
     ]);
     let found = find(&disk, "enlan", None).unwrap().unwrap();
     check(&disk, "enlan", &found, new, &others).unwrap();
+    // A unit that asks for more than the pattern.
+    let (mac, one) = ("0a:00:00:00:00:01", "[Match]\nName=en*\nMACAddress=0a:00:00:00:00:01\n");
+    let (_dir, disk) = host(&[("/etc/systemd/network/10-lan.network", one)]);
+    let found = find(&disk, "enlan", Some(mac)).unwrap().unwrap();
+    assert_eq!(find(&disk, "ensan", Some("0a:00:00:00:00:02")).unwrap(), None);
+    check(&disk, "enlan", &found, new, &others).unwrap();
     let (_dir, disk) = host(&[("/etc/network/interfaces", "iface enlan inet dhcp\niface ensan inet dhcp\n")]);
     let found = find(&disk, "enlan", None).unwrap().unwrap();
     check(&disk, "enlan", &found, new, &others).unwrap();
