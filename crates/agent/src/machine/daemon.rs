@@ -39,9 +39,12 @@ use super::store::{self, StoreError};
 use super::{Disk, DiskError};
 use crate::boot::Running;
 use crate::cluster::Patience;
+use crate::kept;
 
 /// A file by which somebody says to go on although managed files are not as they should be.
 const FORCE: &str = "/run/machine-config-daemon-force";
+/// In our run directory, once the boot loader was told again what the kernel was not started with.
+const TOLD_AGAIN: &str = "boot-loader-told.json";
 /// How often managed files are compared with what they should be although nothing was heard.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long a host may take from being asked to restart until it ends us.
@@ -105,8 +108,8 @@ enum Trouble {
     #[error("reading what the kernel was started with")]
     StartedWith(#[source] std::io::Error),
     #[error(
-        "the kernel was started without {0}, although the node restarted: look why the host's boot loader does not read \
-         {KERNEL_ARGUMENTS}, and restart it, or take them out of the MachineConfig"
+        "the kernel was started without {0}: the boot loader was told again, restart the host. If that does not help, look \
+         why it does not read {KERNEL_ARGUMENTS}, or take them out of the MachineConfig"
     )]
     NotInForce(String),
     #[error("the host was asked to restart {} minutes ago and is still up", RESTART_PATIENCE.as_secs() / 60)]
@@ -214,7 +217,7 @@ impl Parts {
         });
         // With nothing else to be done about it.
         if current.as_ref().is_some_and(|current| !due(current) && desired.as_ref() == Some(current)) {
-            self.has_arguments(&booted)?;
+            self.has_arguments(&booted).await?;
         }
         match step {
             Step::Rest | Step::AwaitDrain => return Ok(Next::Wait),
@@ -302,15 +305,21 @@ impl Parts {
     }
 
     /// Whether the kernel was started with what the configuration in force says.
-    fn has_arguments(&self, booted: &Rendered) -> Result<(), Trouble> {
+    async fn has_arguments(&self, booted: &Rendered) -> Result<(), Trouble> {
         if booted.spec.kernel_arguments.is_empty() {
             return Ok(());
         }
         let started_with = std::fs::read_to_string(&self.started_with).map_err(Trouble::StartedWith)?;
-        match &boot_loader::missing(booted, &started_with)[..] {
-            [] => Ok(()),
-            missing => Err(Trouble::NotInForce(missing.join(" "))),
+        let missing = boot_loader::missing(booted, &started_with);
+        if missing.is_empty() {
+            return Ok(());
         }
+        // The power may have failed between taking it and telling the boot loader. Once a boot: it takes its time.
+        if !self.run.join(TOLD_AGAIN).exists() {
+            (self.renew_boot_loader)().await?;
+            kept::write(&self.run, TOLD_AGAIN, &booted.name).map_err(Trouble::Running)?;
+        }
+        Err(Trouble::NotInForce(missing.join(" ")))
     }
 
     async fn restart(&self) -> Result<(), Trouble> {
