@@ -425,9 +425,12 @@ async fn a_change_is_asked_for_paused_resumed_and_taken_back() {
     assert!(none.err.contains("no change of MTU is under way"), "{}", none.err);
     let over = cluster.run(&["watch"]);
     assert_eq!((over.code, over.out.as_str()), (0, "no change is under way; the MTU of pods is 1400\n"));
-    assert_eq!(cluster.run(&["pause"]).code, 0);
+    let paused = cluster.run(&["pause"]);
+    assert_eq!(paused.code, 0, "{}", paused.err);
+    assert!(paused.out.contains("no change of MTU is under way"), "{}", paused.out);
     let asked = cluster.run(&with("apply", &UP, &["--unattended", "--on-loss", "reverse"]));
     assert_eq!(asked.code, 0, "{}", asked.err);
+    assert!(asked.out.contains("paused: no node is taken until netferry mtu resume"), "{}", asked.out);
     let status = cluster.until_phase("PhaseOne").await;
     assert_eq!(status["change"]["network"], json!({ "from": 1400, "to": 8900 }));
     let asked = cluster.asked().await;
@@ -450,8 +453,10 @@ async fn a_change_is_asked_for_paused_resumed_and_taken_back() {
     let watched = cluster.run(&["watch", "--timeout", "1s"]);
     assert_eq!(watched.code, 4, "{}", watched.err);
     assert!(watched.out.contains("PhaseOne     a waiting\n"), "{}", watched.out);
-    assert_eq!(cluster.run(&["resume"]).code, 0);
-    assert_eq!(cluster.run(&["cancel"]).out, "every node goes back to 1400\n");
+    assert_eq!(cluster.run(&["pause"]).out, "paused: no further node is taken\n");
+    let cancelled = "every node goes back to 1400 after netferry mtu resume: the change is paused\n";
+    assert_eq!(cluster.run(&["cancel"]).out, cancelled);
     cluster.until_phase("Returning").await;
+    assert_eq!(cluster.run(&["resume"]).out, "resumed\n");
     assert_eq!(cluster.run(&["cancel"]).out, "every node is on its way back already\n");
 }

@@ -15,6 +15,7 @@ mod report;
 pub mod rollout;
 mod round;
 pub mod serve;
+mod served;
 
 use std::future::Future;
 use std::net::SocketAddr;

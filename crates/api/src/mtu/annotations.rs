@@ -28,7 +28,8 @@ any_value!(Epoch(u64), MtuUnattended(bool), MtuPaused(bool));
 names! {
     /// `netferry.dev/mtu-on-loss`, on the operator's `Network`: what happens when probes lose packets.
     MtuOnLoss {
-        /// No further node is taken; somebody decides. Also what an unset annotation means.
+        /// No further node is taken; somebody decides. Unset, that is what losses lead to that may pass; a change whose
+        /// new size does not get through is turned around.
         Pause = "pause",
         /// The change is turned around.
         Reverse = "reverse",

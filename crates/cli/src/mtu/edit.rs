@@ -11,13 +11,14 @@ use netferry_core::mtu::plan::undo;
 use netferry_translate::mtu::printed_edit;
 use serde_json::{Value, json};
 
-use super::seen::{Seen, answer};
+use super::seen::{Seen, answer, record};
 use crate::exit::Failure;
 use crate::output;
 
 /// Take no further node and begin no phase until `netferry mtu resume`
 ///
-/// Nodes that were told already go on; whatever is paused stays safe for as long as it takes.
+/// Nodes that were told already go on; whatever is paused stays safe for as long as it takes. Without a change under way
+/// nothing is held but the next one that begins.
 #[derive(Debug, Args)]
 pub(super) struct PauseArgs {}
 
@@ -58,10 +59,26 @@ pub(super) fn overtaken() -> Failure {
     Failure::Failed(anyhow!("Network.operator.openshift.io/cluster changes all the time; nothing was edited"))
 }
 
-pub(super) async fn pause(client: &Client, pause: bool) -> Result<(), Failure> {
-    let value = pause.then(|| MtuPaused::from(true).to_string());
-    edit(client, &json!({ "metadata": { "annotations": { MtuPaused::KEY: value } } })).await?;
-    output::print(if pause { "paused: no further node is taken\n" } else { "resumed\n" })
+pub(super) async fn pause(client: &Client, namespace: &str) -> Result<(), Failure> {
+    set_paused(client, true).await?;
+    // Said after it is done: whoever pauses is in a hurry, and it holds whatever can be read.
+    let idle = record(client, namespace).await.is_ok_and(|record| record.change.is_none());
+    output::print(match idle {
+        true => {
+            "paused, though no change of MTU is under way: one that begins takes no node until netferry mtu resume\n"
+        }
+        false => "paused: no further node is taken\n",
+    })
+}
+
+pub(super) async fn resume(client: &Client) -> Result<(), Failure> {
+    set_paused(client, false).await?;
+    output::print("resumed\n")
+}
+
+async fn set_paused(client: &Client, paused: bool) -> Result<(), Failure> {
+    let value = paused.then(|| MtuPaused::from(true).to_string());
+    edit(client, &json!({ "metadata": { "annotations": { MtuPaused::KEY: value } } })).await.map(drop)
 }
 
 pub(super) async fn cancel(client: &Client, namespace: &str) -> Result<(), Failure> {
@@ -79,7 +96,8 @@ pub(super) async fn cancel(client: &Client, namespace: &str) -> Result<(), Failu
             "spec": printed_edit(&back, &seen.network.spec),
         });
         if edit(client, &patch).await? {
-            return output::print(&format!("every node goes back to {}\n", change.network.from));
+            let after = if seen.paused() { " after netferry mtu resume: the change is paused" } else { "" };
+            return output::print(&format!("every node goes back to {}{after}\n", change.network.from));
         }
     }
     Err(overtaken())

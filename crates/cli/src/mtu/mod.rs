@@ -53,8 +53,8 @@ pub(crate) fn run(args: &MtuArgs, global: &Global) -> Result<(), Failure> {
         MtuCommand::Apply(apply) => plan::apply(&client, namespace, apply, global.output).await,
         MtuCommand::Status(_) => status::show(&client, namespace, global.output).await,
         MtuCommand::Watch(watch) => watch::watch(&client, namespace, watch, global.output).await,
-        MtuCommand::Pause(_) => edit::pause(&client, true).await,
-        MtuCommand::Resume(_) => edit::pause(&client, false).await,
+        MtuCommand::Pause(_) => edit::pause(&client, namespace).await,
+        MtuCommand::Resume(_) => edit::resume(&client).await,
         MtuCommand::Cancel(_) => edit::cancel(&client, namespace).await,
         MtuCommand::Verify(args) => verify::verify(&client, namespace, args, global.output).await,
     })

@@ -236,12 +236,15 @@ pub(super) async fn apply(
         }
         plan.findings.extend(tried.iter().flatten().cloned());
         let patch = patch(&plan, args);
-        let refused = Status::of(&plan.seen).refused().map(str::to_owned);
+        let (refused, paused) = (Status::of(&plan.seen).refused().map(str::to_owned), plan.seen.paused());
         nothing_against(plan.findings, &args.accept)?;
         if edit(client, &patch).await? {
-            return match args.wait {
-                true => follow(client, namespace, None, refused.as_deref(), format).await,
-                false => output::print("asked for; follow it with netferry mtu watch\n"),
+            return match (args.wait, paused) {
+                (true, _) => follow(client, namespace, None, refused.as_deref(), format).await,
+                (false, true) => {
+                    output::print("asked for, but paused: no node is taken until netferry mtu resume\n")
+                }
+                (false, false) => output::print("asked for; follow it with netferry mtu watch\n"),
             };
         }
     }

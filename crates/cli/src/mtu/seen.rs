@@ -110,6 +110,12 @@ impl Seen {
         Ok(Seen { network, cluster, record, nodes, pools: seen_pools })
     }
 
+    /// Whether no node is taken, because somebody said so or said something that cannot be understood.
+    pub(super) fn paused(&self) -> bool {
+        let mode = translate::mode(self.network.metadata.annotations.as_ref());
+        mode.unwrap_or_else(|(careful, _)| careful).paused
+    }
+
     /// What is known of nodes, as decisions want it.
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
         let waited_for = self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part());
@@ -132,7 +138,7 @@ impl Seen {
 }
 
 /// What is applied. Where no change was ever accepted, what is published is what runs.
-async fn record(client: &Client, namespace: &str) -> Result<Record, Failure> {
+pub(super) async fn record(client: &Client, namespace: &str) -> Result<Record, Failure> {
     let object = format!("ConfigMap {namespace}/{APPLIED}");
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     if let Some(map) = answer(&format!("reading {object}"), api.get_opt(APPLIED)).await? {

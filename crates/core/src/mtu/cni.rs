@@ -9,10 +9,6 @@ use super::record::Record;
 /// A file inside a ConfigMap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Artifact {
-    /// Namespace of the ConfigMap.
-    pub namespace: &'static str,
-    /// Name of the ConfigMap.
-    pub name: &'static str,
     /// Key inside it.
     pub key: &'static str,
     /// What stands there; nothing, the ConfigMap is not to exist.
@@ -26,8 +22,6 @@ pub fn artifact(plugin: Plugin, record: &Record) -> Artifact {
         Plugin::OvnKubernetes(_) => {
             let pin = network.pin().map_or(String::new(), |pin| format!("routable-mtu=\"{pin}\"\n"));
             Artifact {
-                namespace: "openshift-ovn-kubernetes",
-                name: "ovnkube-config",
                 key: "ovnkube.conf",
                 text: Some(format!("[default]\nmtu=\"{}\"\n{pin}", network.carries())),
             }
@@ -35,8 +29,6 @@ pub fn artifact(plugin: Plugin, record: &Record) -> Artifact {
         Plugin::OpenShiftSdn => {
             let pin = network.pin().map_or(String::new(), |pin| format!("routable-mtu: {pin}\n"));
             Artifact {
-                namespace: "openshift-sdn",
-                name: "sdn-config-mtu-migration",
                 key: "mtu.yaml",
                 text: record.change.map(|_| format!("mtu: {}\n{pin}", network.carries())),
             }

@@ -68,6 +68,14 @@ pub struct Facts<'a> {
     pub probes: &'a Probes,
 }
 
+impl Facts<'_> {
+    /// Whether the second edit is made without asking. What is asked and refused is people's to mend: nothing is written
+    /// over it.
+    pub(super) fn finishes_alone(&self, refusals: &[Refusal]) -> bool {
+        self.mode.unattended && refusals.is_empty()
+    }
+}
+
 /// An edit of the operator's `Network` that is made for the administrator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SpecEdit {
@@ -164,12 +172,7 @@ pub enum Why {
 ///
 /// Pure: the same facts give the same decision, so a restarted operator picks up where the last one died.
 pub fn decide(record: &Record, facts: &Facts) -> Decision {
-    let hosts: Hosts = facts
-        .nodes
-        .iter()
-        .map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())))
-        .collect();
-    let (wanted, refusals) = match check::read(&facts.cluster, record, &hosts, &facts.asked) {
+    let (wanted, refusals) = match check::read(&facts.cluster, record, &hosts(facts.nodes), &facts.asked) {
         Ok(wanted) => (wanted, Vec::new()),
         // Whoever asks for something else no longer asks for what is under way.
         Err(refusals) => (Wanted { change: record.change, may_end: true }, refusals),
@@ -182,9 +185,7 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     let (next, edit) = if edited != *record || facts.mode.paused {
         (edited, None)
     } else {
-        // What is asked and refused is people's to mend: nothing is written over it.
-        let finish_alone = facts.mode.unattended && refusals.is_empty();
-        advance(record, facts, arrived, wanted.may_end, finish_alone)
+        advance(record, facts, arrived, wanted.may_end, facts.finishes_alone(&refusals))
     };
     let rollout = rollout(record, facts);
     let phase = Phase::of(&next, arrived && next == *record);
@@ -256,11 +257,9 @@ fn finished(
 }
 
 fn rollout(record: &Record, facts: &Facts) -> Rollout {
-    let back = match record.change {
-        None => true,
-        Some(Change { stage: Stage::Returning, .. }) => true,
-        Some(Change { stage: Stage::Spreading { .. } | Stage::Settling, back, .. }) => back,
-    };
+    // Other configurations roll out as ever while there is nothing of ours to hold.
+    let Some(Change { stage, back, .. }) = record.change else { return Rollout::Go };
+    let back = back || stage == Stage::Returning;
     let mut lost: Vec<Trouble> = facts.probes.losing.iter().chain(&facts.probes.failed).cloned().collect();
     lost.sort();
     lost.dedup();
@@ -271,6 +270,12 @@ fn rollout(record: &Record, facts: &Facts) -> Rollout {
     } else {
         Rollout::Go
     }
+}
+
+/// What the hosts' uplinks run at.
+pub fn hosts(nodes: &BTreeMap<NodeName, NodeFacts>) -> Hosts {
+    let carries = |node: &NodeFacts| node.observed.map(|observed| observed.host.carries());
+    nodes.iter().map(|(name, node)| (name.clone(), carries(node))).collect()
 }
 
 /// The nodes that are not where they are told to be.

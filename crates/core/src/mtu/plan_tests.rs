@@ -309,6 +309,19 @@ fn a_paused_change_stays_where_it_is_and_can_be_cancelled() {
     assert_eq!(world.ask(change(1400, 1400, 1500)).phase, Phase::Returning);
 }
 
+#[test]
+fn a_pause_holds_nothing_where_no_change_is_under_way() {
+    let mut world = World::new(1400, 1500);
+    world.mode.paused = true;
+    let decision = world.settle();
+    assert_eq!(decision.rollout, Rollout::Go, "other configurations roll out as ever");
+    assert_eq!(
+        message(&decision, ConditionKind::Held),
+        (false, "AsExpected", "no change is under way; one that begins takes no node until it is resumed")
+    );
+    assert_eq!(world.ask(change(1400, 8900, 9000)).rollout, Rollout::Paused);
+}
+
 fn narrow(from: &str, to: &str) -> Trouble {
     let pair = Pair { from: name(from), to: name(to) };
     Trouble { pair, way: Way::ALL[0].0, lost: Lost::Above(mtu(1500)) }

@@ -192,22 +192,27 @@ pub(super) fn conditions(
         reason: phase.name(),
         message: message + &waiting_for(missing, under_way) + &turned_by(record, facts),
     };
-    let refused = match refusals.first() {
+    let alone = facts.finishes_alone(refusals);
+    vec![in_progress, held(record, phase, rollout, missing, facts, alone), refused(refusals)]
+}
+
+/// Whether what is asked is refused, and why.
+pub fn refused(refusals: &[Refusal]) -> Condition {
+    let kind = ConditionKind::Refused;
+    match refusals.first() {
         None => Condition {
-            kind: ConditionKind::Refused,
+            kind,
             holds: false,
             reason: "AsExpected",
             message: "what is asked of the MTU is accepted".into(),
         },
         Some(first) => Condition {
-            kind: ConditionKind::Refused,
+            kind,
             holds: true,
             reason: first.reason(),
             message: refusals.iter().map(Refusal::to_string).collect::<Vec<_>>().join("; "),
         },
-    };
-    let alone = facts.mode.unattended && refusals.is_empty();
-    vec![in_progress, held(record, phase, rollout, missing, facts, alone), refused]
+    }
 }
 
 fn summary(change: &Change) -> String {
@@ -258,6 +263,9 @@ fn held(
         }
         (Rollout::Losing(troubles), _) => {
             (true, "PacketsLost", format!("{}; no further node is taken", lost(troubles)))
+        }
+        (Rollout::Go, Phase::Idle) if facts.mode.paused => {
+            no("no change is under way; one that begins takes no node until it is resumed")
         }
         (Rollout::Go, Phase::Idle) => no("no change is under way"),
         (Rollout::Go, Phase::Held) if !missing.is_empty() => {

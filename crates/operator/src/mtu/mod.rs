@@ -59,13 +59,18 @@ impl Outcome {
         Some(Told::warning(about, "ChangeMTU", "PacketsLost", status::lost(troubles)))
     }
 
-    /// Whether conditions are worth writing where no change was ever accepted: something is refused, or was.
-    pub(crate) fn worth_a_word(&self, network: &OperatorNetwork) -> bool {
-        let said = network.status.iter().flat_map(|status| &status.conditions);
-        let ours = MtuConditionType::Refused.as_str();
-        !self.decision.refusals.is_empty()
-            || !self.problems.is_empty()
-            || said.into_iter().any(|one| one.type_ == ours)
+    /// The conditions that are worth writing. A cluster in which no change was ever accepted (`applied` is false) is left
+    /// as it is, but for what is refused or cannot be understood, and for what was said of it before.
+    pub(crate) fn worth_a_word(&self, network: &OperatorNetwork, applied: bool) -> Vec<Wanted> {
+        let there = network.status.iter().flat_map(|status| &status.conditions);
+        let said: Vec<&str> = there.map(|one| one.type_.as_str()).collect();
+        let news = |kind: &str| match MtuConditionType::named(kind) {
+            Some(MtuConditionType::Refused) => !self.decision.refusals.is_empty(),
+            Some(MtuConditionType::Held) => !self.problems.is_empty(),
+            Some(MtuConditionType::InProgress) | None => false,
+        };
+        let worth = |one: &&Wanted| applied || said.contains(&one.kind) || news(one.kind);
+        self.conditions.iter().filter(worth).cloned().collect()
     }
 }
 
@@ -93,7 +98,7 @@ pub(crate) fn think(
         conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());
     if let (Some(condition), Some((reason, said))) = (held_condition, problems.first()) {
         (condition.status, condition.reason) = (true, (*reason).to_owned());
-        condition.message = format!("{said}; no further node is taken until it is mended");
+        condition.message = format!("{said}; a change of MTU takes no further node until it is mended");
     }
     let held = match &decision.rollout {
         Rollout::Go => None,
@@ -106,7 +111,8 @@ pub(crate) fn think(
     Some(Outcome { decision, held, conditions, problems })
 }
 
-fn wanted(condition: &Condition) -> Wanted {
+/// As it is written.
+pub(crate) fn wanted(condition: &Condition) -> Wanted {
     let kind = match condition.kind {
         ConditionKind::InProgress => MtuConditionType::InProgress,
         ConditionKind::Held => MtuConditionType::Held,

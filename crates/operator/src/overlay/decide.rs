@@ -68,16 +68,6 @@ pub(crate) struct Published {
     pub(crate) already: bool,
 }
 
-/// Whether this operator runs the network at all.
-pub(crate) fn ours(spec: &OperatorNetworkSpec) -> bool {
-    let unmanaged =
-        spec.management_state.as_deref().is_some_and(|state| state != "Managed" && state != "Force");
-    let plugin = spec.default_network.as_ref().and_then(|network| network.plugin.as_deref());
-    // Nobody says: the plugin this product is about.
-    let plugin = plugin.map_or(Some(Plugin::OvnKubernetes), Plugin::named);
-    !unmanaged && plugin == Some(Plugin::OvnKubernetes)
-}
-
 /// Decides what to write, publish and report.
 ///
 /// # Guarantees

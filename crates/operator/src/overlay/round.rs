@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::act::Wrote;
-use super::decide::{Decision, World, decide, ours};
+use super::decide::{Decision, World, decide};
 use super::{Overlay, log_round};
 use crate::round::{RoundError, read};
+use crate::served::{Served, served};
 
 /// How long a node that cannot be marked is waited for: longer than a request is on its way.
 const FENCING: Duration = Duration::from_secs(60);
@@ -32,7 +33,7 @@ impl Overlay {
         let api = Api::<OperatorNetwork>::all(self.client.clone());
         // A server that does not know the kind yet answers as if the object were not there.
         let network = read("the operator's Network", api.get_opt(SINGLETON)).await?;
-        let Some(network) = network.filter(|network| ours(&network.spec)) else {
+        let Some(network) = network.filter(|network| served(&network.spec) == Served::ByUs) else {
             debug!("there is no network to run");
             return Ok(None);
         };

@@ -8,6 +8,7 @@
 //! Every write names the version it was decided for. A pass that was overtaken is made again; one that failed is too,
 //! later and later. Nothing is remembered that decides: who leads next goes on from what the API holds.
 
+mod apart;
 mod drain;
 mod networks;
 mod nodes;

@@ -12,9 +12,9 @@ use super::Rollout;
 use super::watch::News;
 use super::world::World;
 use crate::mtu::{self, Applied, First};
-use crate::overlay::decide::ours;
 use crate::report::Told;
 use crate::round::{RoundError, read};
+use crate::served::{Served, served};
 
 /// Soon: something was written, and what follows from it is decided from what the API says then.
 const SOON: Duration = Duration::from_millis(20);
@@ -24,10 +24,16 @@ impl Rollout {
     pub(super) async fn round(&mut self, news: News) -> Result<Option<Duration>, RoundError> {
         let api = Api::<OperatorNetwork>::all(self.client.clone());
         let network = read("the operator's Network", api.get_opt(SINGLETON)).await?;
-        let Some(network) = network.filter(|network| ours(&network.spec)) else {
+        let Some(network) = network else {
             debug!("there is no network to run");
             return Ok(None);
         };
+        match served(&network.spec) {
+            Served::ByUs => {}
+            Served::NotNow => return self.let_be(news).await,
+            Served::BySdn => return self.answer(&network, news).await,
+            Served::ByOthers => return Ok(None),
+        }
         self.metrics.round();
         // Nodes may be old news. One that is not among them joined later than those among them said what they say, and
         // so reads a record at least as new as the one they are done with.
@@ -85,9 +91,7 @@ impl Rollout {
                 return Ok(Some(SOON));
             }
             world.told.extend(outcome.told(&network));
-            if version.is_some() || outcome.worth_a_word(&network) {
-                self.conditions(&network, &outcome.conditions).await?;
-            }
+            self.conditions(&network, &outcome.worth_a_word(&network, version.is_some())).await?;
             // A cluster whose MTU was never changed is left as it is, a refused change included.
             if version.is_some() {
                 if running {

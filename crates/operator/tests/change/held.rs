@@ -7,6 +7,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuPaused, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::record::{Change, Stage};
 use netferry_translate::mtu::APPLIED;
 use serde_json::json;
@@ -51,6 +52,32 @@ async fn a_paused_change_takes_no_further_node_until_it_is_resumed() {
     assert_eq!(site.fleet.truth.with(|seen| seen.reboots), 0);
     site.annotate(MtuPaused::KEY, None).await;
     settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_without_a_change_keeps_no_other_configuration_from_nodes() {
+    let (site, _operator) = site(9).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    settled_at(&site, PODS.1).await;
+    site.annotate(MtuPaused::KEY, Some("true")).await;
+    let own = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": { "name": "50-own", "labels": { "machineconfiguration.openshift.io/role": "worker" } },
+        "spec": { "config": {
+            "ignition": { "version": "3.2.0" },
+            "storage": { "files": [{ "path": "/etc/motd", "mode": 420, "contents": { "source": "data:,hello" } }] },
+        } },
+    });
+    let own: MachineConfig = serde_json::from_value(own).expect("a MachineConfig");
+    let api = Api::<MachineConfig>::all(site.cluster.client.clone());
+    api.create(&PostParams::default(), &own).await.expect("a MachineConfig");
+    site.until("every worker has it", async |site| {
+        let status = site.pools().get("worker").await.ok()?.status?;
+        let has = status.configuration?.source.iter().any(|one| one.name.as_deref() == Some("50-own"));
+        has.then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apart;
 mod away;
 mod held;
 mod kills;

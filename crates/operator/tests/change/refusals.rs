@@ -22,16 +22,31 @@ fn plugin(mtu: u32) -> Value {
     json!({ "migration": null, "defaultNetwork": { "ovnKubernetesConfig": { "mtu": mtu } } })
 }
 
-/// All there is, but what the edit itself wrote and what a refusal may write.
-async fn untouched(site: &Site) -> BTreeMap<String, Value> {
+/// All there is, but what the edit itself wrote and what a refusal may write: its condition, and where the plugin's own
+/// field was edited the one that tells of fields that cannot be.
+async fn untouched(site: &Site, edited: &Value) -> BTreeMap<String, Value> {
     let mut all = site.everything().await;
     let network = all.get_mut("Network cluster").expect("the operator's Network");
-    *network = json!({ "generations": network["status"]["generations"] });
+    let network = network.as_object_mut().expect("an object");
+    network.remove("spec");
+    // What counts edits, this one too.
+    for (part, counts) in [
+        ("metadata", "generation"),
+        ("metadata", "resourceVersion"),
+        ("metadata", "managedFields"),
+        ("status", "observedGeneration"),
+    ] {
+        network[part].as_object_mut().expect("an object").remove(counts);
+    }
+    let plugin = edited.get("defaultNetwork").is_some();
+    let its_own = |kind: &Value| kind == MtuConditionType::Refused.as_str() || (plugin && kind == "Degraded");
+    let conditions = network["status"]["conditions"].as_array_mut().expect("conditions");
+    conditions.retain(|condition| !its_own(&condition["type"]));
     all
 }
 
 async fn is_refused(site: &Site, Row(spec, reason, part): Row, undo: &Value) {
-    let before = untouched(site).await;
+    let before = untouched(site, &spec).await;
     site.edit(json!({ "spec": spec })).await;
     let refused = MtuConditionType::Refused.as_str();
     let (found, message) = site.cluster.until_condition(refused, "True").await;
@@ -39,7 +54,7 @@ async fn is_refused(site: &Site, Row(spec, reason, part): Row, undo: &Value) {
     assert!(message.contains(part), "{spec}: {message}");
     // Whatever else would be done is done by then.
     pass(120).await;
-    let after = untouched(site).await;
+    let after = untouched(site, &spec).await;
     for name in before.keys().chain(after.keys()) {
         assert_eq!(before.get(name), after.get(name), "{spec}: {name}");
     }
@@ -47,6 +62,7 @@ async fn is_refused(site: &Site, Row(spec, reason, part): Row, undo: &Value) {
     assert!(events.iter().any(|(told, _)| told == reason), "{spec}: {events:#?}");
     site.edit(json!({ "spec": undo })).await;
     site.cluster.until_condition(refused, "False").await;
+    pass(120).await;
     site.fleet.lawful();
 }
 
@@ -69,9 +85,16 @@ async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
         Row(migration(Some(1400), 1300, json!({ "from": 9000, "to": 1500 })), "HostsNotAtFrom", "machine.from is 9000, but every host that has reported runs at 1500"),
         Row(plugin(8900), "WithoutMigration", "8900"),
     ];
+    let said = async || {
+        let conditions = site.cluster.network().await.status.expect("a status").conditions;
+        let ours = conditions.into_iter().filter(|one| MtuConditionType::named(&one.type_).is_some());
+        ours.map(|one| one.type_).collect::<Vec<_>>()
+    };
+    assert_eq!(said().await, [""; 0], "nothing is said of a change that nobody asked for");
     for row in rows {
         is_refused(&site, row, &plugin(PODS.0)).await;
     }
+    assert_eq!(said().await, [MtuConditionType::Refused.as_str()]);
 }
 
 #[tokio::test(start_paused = true)]

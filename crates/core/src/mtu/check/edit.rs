@@ -66,6 +66,18 @@ pub fn read(
     }
 }
 
+/// What is wrong with asking for another MTU of a plugin whose pods are not ours to run: all that would be wrong with it if
+/// they were, and that.
+pub fn unserved(cluster: &Cluster, record: Option<&Record>, hosts: &Hosts, asked: &Asked) -> Vec<Refusal> {
+    let checked = record.map(|record| read(cluster, record, hosts, asked));
+    let mut refusals = checked.and_then(Result::err).unwrap_or_default();
+    let under_way = record.is_some_and(|record| record.change.is_some());
+    if asked.migration.is_some() || under_way {
+        refusals.push(Refusal::PluginNotServed);
+    }
+    refusals
+}
+
 /// One machine is not taken anywhere: half of a change would be its uplink's, and every step a reboot of all there is.
 fn alone(record: &Record, asked: &Asked) -> Result<Wanted, Refusal> {
     let applied = record.published();

@@ -175,6 +175,12 @@ pub enum Refusal {
         /// Where they are.
         run: Mtu,
     },
+    /// The plugin's pods are run by somebody else.
+    #[error(
+        "the MTU of OpenShiftSDN is checked and not changed: its pods are not ours to run; a change that is under way \
+         goes on when spec.defaultNetwork.type is OVNKubernetes again"
+    )]
+    PluginNotServed,
     /// At first configuration: the hosts do not carry the pods' packets with their headers.
     #[error("{field} is {asked}, which needs hosts with an MTU of at least {needs}; they have {host}")]
     HostTooSmall {
@@ -217,6 +223,7 @@ impl Refusal {
             Refusal::HostsDiffer(_) => "HostsDiffer",
             Refusal::HostElsewhere { .. } => "HostElsewhere",
             Refusal::HostsNotAtFrom { .. } => "HostsNotAtFrom",
+            Refusal::PluginNotServed => "PluginNotServed",
             Refusal::HostTooSmall { .. } => "HostTooSmall",
             Refusal::UplinkTooSmall { .. } => "UplinkTooSmall",
         }

@@ -139,21 +139,6 @@ fn a_node_without_an_address_is_reported_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_network_that_is_unmanaged_or_somebody_else_s_is_left_alone() {
-    let of = |plugin: &str| OperatorNetworkSpec {
-        default_network: Some(DefaultNetwork { plugin: Some(plugin.into()), ..DefaultNetwork::default() }),
-        ..usual()
-    };
-    let managed = |state: &str| OperatorNetworkSpec { management_state: Some(state.into()), ..usual() };
-    for yes in [usual(), of("OVNKubernetes"), managed("Managed")] {
-        assert!(ours(&yes));
-    }
-    for no in [of("OpenShiftSDN"), of("Calico"), managed("Unmanaged"), managed("Removed")] {
-        assert!(!ours(&no));
-    }
-}
-
-#[test]
 fn a_node_beyond_the_last_subnet_is_named_with_the_way_out() {
     let small = spec(&[("10.244.0.0/24", 25)], &["10.96.0.0/16"]);
     let nodes: Vec<ObjectMeta> = ["a", "b", "c"].iter().map(|name| node(name, &BTreeMap::new())).collect();

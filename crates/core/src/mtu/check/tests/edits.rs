@@ -284,6 +284,26 @@ fn where_the_hosts_come_from_is_not_believed_where_none_of_them_is() {
 }
 
 #[test]
+fn what_is_asked_of_a_plugin_that_is_not_ours_is_checked_and_then_refused_for_that() {
+    let sdn = Cluster { plugin: Plugin::OpenShiftSdn, v6: false };
+    let settled = Record::settled(mtu(1400));
+    let reasons = |record: Option<&Record>, asked: &Asked| -> Vec<&str> {
+        let all = unserved(&sdn, record, &hosts(&[("a", 1500)]), asked);
+        all.iter().map(Refusal::reason).collect()
+    };
+    assert_eq!(reasons(Some(&settled), &change(1400, 1450, 1500)), ["PluginNotServed"]);
+    assert_eq!(reasons(Some(&settled), &change(1400, 1500, 1500)), ["MachineTooSmall", "PluginNotServed"]);
+    assert_eq!(reasons(None, &change(1400, 1500, 1500)), ["PluginNotServed"]);
+    assert_eq!(reasons(Some(&settled), &edited(1450)), ["WithoutMigration"]);
+    assert!(reasons(Some(&settled), &Asked::default()).is_empty() && reasons(None, &edited(1450)).is_empty());
+    assert_eq!(
+        reasons(Some(&phase_two()), &edited(8900)),
+        ["PluginNotServed"],
+        "what is under way stands still"
+    );
+}
+
+#[test]
 fn one_machine_is_not_taken_to_another_size_and_is_told_what_to_do() {
     let alone = Cluster { plugin: Plugin::OvnKubernetes(Transport::Within), v6: false };
     let record = Record::settled(mtu(1500));

@@ -1,0 +1,97 @@
+//! What becomes of a change when the network is no longer ours to run, and what is said where it never was.
+
+use kube::ResourceExt;
+use kube::api::ListParams;
+use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::MtuUnattended;
+use netferry_api::mtu::conditions::MtuConditionType;
+use serde_json::json;
+
+use crate::support::chance::Chance;
+use crate::support::site::{HOSTS, PODS, Site};
+use crate::support::{Operator, pass};
+
+const REFUSED: &str = MtuConditionType::Refused.as_str();
+
+/// A change of which the first node is on its way back from its restart.
+async fn changing(seed: u64) -> (Site, Operator) {
+    let mut site = Site::new(1, Chance::new(seed)).await;
+    let operator = site.cluster.operator("one");
+    site.populate(4, 1).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("a node restarts", async |site| {
+        site.fleet.truth.with(|seen| (seen.reboots > 0).then_some(()))
+    })
+    .await;
+    (site, operator)
+}
+
+/// Nobody else is taken, and nobody stays away.
+async fn stands_still(site: &Site) {
+    site.until("whoever was away is let back in", async |site| {
+        let nodes = site.cluster.nodes().list(&ListParams::default()).await.expect("a list").items;
+        let away: Vec<String> = nodes
+            .iter()
+            .filter(|node| node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)))
+            .map(|node| node.name_any())
+            .collect();
+        away.is_empty().then_some(())
+    })
+    .await;
+    let reboots = site.fleet.truth.with(|seen| seen.reboots);
+    pass(600).await;
+    assert_eq!(site.fleet.truth.with(|seen| seen.reboots), reboots, "a node is taken");
+}
+
+async fn arrives(site: &Site) {
+    site.until("all is at the new size", async |site| site.settled().await.ok().filter(|at| *at == PODS.1))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_let_be_in_the_middle_of_a_change_keeps_no_node_away_and_goes_on_later() {
+    let (site, _operator) = changing(31).await;
+    site.edit(json!({ "spec": { "managementState": "Unmanaged" } })).await;
+    stands_still(&site).await;
+    site.edit(json!({ "spec": { "managementState": "Managed" } })).await;
+    arrives(&site).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_plugin_named_in_the_middle_of_a_change_is_refused_and_it_goes_on_when_that_is_taken_back() {
+    let (site, _operator) = changing(32).await;
+    let plugin = |name: &str| json!({ "spec": { "defaultNetwork": { "type": name } } });
+    site.edit(plugin("OpenShiftSDN")).await;
+    let (reason, message) = site.cluster.until_condition(REFUSED, "True").await;
+    assert_eq!(reason, "PluginNotServed", "{message}");
+    stands_still(&site).await;
+    site.edit(plugin("OVNKubernetes")).await;
+    arrives(&site).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_the_older_plugin_s_mtu_is_checked_by_its_numbers_and_answered() {
+    let mut site = Site::new(1, Chance::new(33)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    let asked = |to: u32| {
+        let mtu = json!({ "network": { "from": PODS.0, "to": to }, "machine": { "to": HOSTS.0 } });
+        json!({ "spec": { "defaultNetwork": { "type": "OpenShiftSDN" }, "migration": { "mtu": mtu } } })
+    };
+    site.edit(asked(1500)).await;
+    let (reason, message) = site.cluster.until_condition(REFUSED, "True").await;
+    assert_eq!(reason, "MachineTooSmall", "{message}");
+    assert!(message.contains("1550") && message.contains("OpenShiftSDN"), "{message}");
+    site.edit(asked(1450)).await;
+    site.until("only the plugin is refused", async |site| {
+        let condition = site.cluster.condition(REFUSED).await?;
+        (condition.reason.as_deref() == Some("PluginNotServed")).then_some(())
+    })
+    .await;
+    let told = site.cluster.events("Network", "cluster").await;
+    assert!(told.iter().any(|(reason, _)| reason == "PluginNotServed"), "{told:#?}");
+    assert_eq!(site.record().await, None, "nothing is applied");
+    site.edit(json!({ "spec": { "migration": null } })).await;
+    site.cluster.until_condition(REFUSED, "False").await;
+}
