@@ -16,6 +16,7 @@ use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
 use netferry_translate::{applicant, assignment, networks};
 
+use super::fixed::cannot_follow;
 use super::problem::{About, Problem, of_finding};
 
 /// The smallest MTU IPv6 allows (RFC 8200).
@@ -217,6 +218,7 @@ fn settle_networks(
 ) -> Option<Networks> {
     let published = status.filter(|status| !status.cluster_network.is_empty());
     let deployed = published.map(|status| networks::deployed(status, spec));
+    let changing = published.is_some_and(|status| status.migration.is_some());
     let wanted = match networks::wanted(spec) {
         Ok(wanted) => wanted,
         Err(refusals) => {
@@ -228,6 +230,12 @@ fn settle_networks(
     match deployed {
         None => Some(wanted),
         Some(Ok(deployed)) => {
+            let fixed = published.map(|status| cannot_follow(spec, status, &deployed, &wanted));
+            let fixed = fixed.unwrap_or_default();
+            problems.extend(fixed.iter().map(|one| refused(Reason::InvalidOperatorConfig, one.to_string())));
+            if changing {
+                return Some(deployed);
+            }
             let lost = uproots(&deployed, &wanted, nodes);
             if lost.is_empty() {
                 return Some(wanted);

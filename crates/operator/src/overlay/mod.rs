@@ -12,6 +12,7 @@
 
 mod act;
 pub(crate) mod decide;
+mod fixed;
 mod problem;
 mod round;
 mod watch;

@@ -69,9 +69,9 @@ pub struct Settings {
     /// `spec.serviceNetwork`.
     pub service: Vec<IpNet>,
     /// OVN's port.
-    pub geneve_port: u16,
+    pub geneve_port: u32,
     /// The older plugin's port.
-    pub vxlan_port: u16,
+    pub vxlan_port: u32,
     /// The older plugin's mode.
     pub sdn_mode: String,
     /// See [`Hybrid`].

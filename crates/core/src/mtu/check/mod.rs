@@ -58,18 +58,6 @@ impl Plugin {
         }
     }
 
-    /// What an interface must exceed the pods' MTU by to work at all: the headers and nothing more.
-    ///
-    /// `v6` says whether tunnels may run over IPv6, as in IPv6 and dual-stack clusters.
-    pub fn headers(self, v6: bool) -> u32 {
-        match (self, v6) {
-            (Plugin::OvnKubernetes(Transport::Unwrapped | Transport::Within), _) => 0,
-            (Plugin::OvnKubernetes(Transport::Geneve | Transport::GeneveInIpsec), false) => 58,
-            (Plugin::OvnKubernetes(Transport::Geneve | Transport::GeneveInIpsec), true) => 78,
-            (Plugin::OpenShiftSdn, _) => 50,
-        }
-    }
-
     fn mtu_field(self) -> Field {
         match self {
             Plugin::OvnKubernetes(_) => Field::OvnMtu,
@@ -88,37 +76,4 @@ impl Cluster {
         let out = Refusal::OutOfRange { field, asked, least: self.least(), most: Mtu::MAX };
         Mtu::new(asked).ok().filter(|mtu| mtu.bytes() >= self.least()).ok_or(out)
     }
-}
-
-/// The pods' MTU of a cluster that has none applied yet: what is asked, or what the hosts leave room for.
-///
-/// # Errors
-/// All that is wrong with it.
-pub fn first(cluster: &Cluster, asked: Option<u32>, host: Mtu) -> Result<Mtu, Vec<Refusal>> {
-    let field = cluster.plugin.mtu_field();
-    let bytes = asked.unwrap_or(host.bytes().saturating_sub(cluster.plugin.budget()));
-    let mtu = cluster.in_range(field, bytes).map_err(|refusal| vec![refusal])?;
-    let needs = bytes + cluster.plugin.headers(cluster.v6);
-    if needs > host.bytes() {
-        return Err(vec![Refusal::HostTooSmall { field, asked: bytes, host, needs }]);
-    }
-    Ok(mtu)
-}
-
-/// Whether every interface that ends tunnels carries the pods' packets with their headers: what a node asks itself
-/// before it says that its network is ready.
-///
-/// # Errors
-/// One refusal for each interface that is too small.
-pub fn uplinks<'a>(
-    cluster: &Cluster,
-    carries: Mtu,
-    uplinks: impl IntoIterator<Item = (&'a str, u32)>,
-) -> Result<(), Vec<Refusal>> {
-    let needs = carries.bytes() + cluster.plugin.headers(cluster.v6);
-    let small = uplinks.into_iter().filter(|(_, mtu)| *mtu < needs);
-    let refusals: Vec<Refusal> = small
-        .map(|(name, mtu)| Refusal::UplinkTooSmall { interface: name.to_owned(), mtu, carries, needs })
-        .collect();
-    if refusals.is_empty() { Ok(()) } else { Err(refusals) }
 }

@@ -181,30 +181,6 @@ pub enum Refusal {
          goes on when spec.defaultNetwork.type is OVNKubernetes again"
     )]
     PluginNotServed,
-    /// At first configuration: the hosts do not carry the pods' packets with their headers.
-    #[error("{field} is {asked}, which needs hosts with an MTU of at least {needs}; they have {host}")]
-    HostTooSmall {
-        /// Where it stands, or would.
-        field: Field,
-        /// What was asked, or followed from the hosts.
-        asked: u32,
-        /// What the hosts have.
-        host: Mtu,
-        /// What they would need.
-        needs: u32,
-    },
-    /// On a node: an interface that ends tunnels is too small.
-    #[error("interface {interface} has MTU {mtu}; pods at {carries} need at least {needs}")]
-    UplinkTooSmall {
-        /// Which.
-        interface: String,
-        /// What it has.
-        mtu: u32,
-        /// What pods carry.
-        carries: Mtu,
-        /// What it needs.
-        needs: u32,
-    },
 }
 
 impl Refusal {
@@ -224,8 +200,6 @@ impl Refusal {
             Refusal::HostElsewhere { .. } => "HostElsewhere",
             Refusal::HostsNotAtFrom { .. } => "HostsNotAtFrom",
             Refusal::PluginNotServed => "PluginNotServed",
-            Refusal::HostTooSmall { .. } => "HostTooSmall",
-            Refusal::UplinkTooSmall { .. } => "UplinkTooSmall",
         }
     }
 }

@@ -20,7 +20,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{HOST_BACKED_MARK, TABLE};
+pub use rules::{GENEVE_PORT, HOST_BACKED_MARK, TABLE};
 
 /// What the host must have.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,7 +16,8 @@ pub const TABLE: &str = "netferry";
 /// The mark of a connection whose backend lives in the host's own network.
 pub const HOST_BACKED_MARK: u32 = 0x0017_45ed;
 
-const GENEVE_PORT: u16 = 6081;
+/// Where tunnels end.
+pub const GENEVE_PORT: u16 = 6081;
 
 impl Zone<'_> {
     pub(super) fn filter(&self, forward: Forward) -> Table {

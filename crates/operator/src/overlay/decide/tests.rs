@@ -1,4 +1,6 @@
 use super::*;
+use netferry_api::migration::MigrationStatus;
+use netferry_api::mtu::MtuMigration;
 use netferry_api::overlay::{ClusterNetworkEntry, DefaultNetwork, OvnKubernetesConfig};
 
 fn spec(cluster: &[(&str, u32)], service: &[&str]) -> OperatorNetworkSpec {
@@ -112,6 +114,43 @@ fn the_mtu_of_a_running_cluster_is_not_changed_by_an_edit() {
     assert_eq!(fresh.published.unwrap().status.cluster_network_mtu, Some(8900), "nobody runs with it yet");
     let (config, nodes) = running(&with_mtu(8900, usual()));
     assert!(look(&usual(), Some(&config), &nodes).problems.is_empty(), "asking for nothing is no change");
+}
+
+#[test]
+fn ranges_stay_while_a_change_of_mtu_is_under_way_and_may_grow_after() {
+    let (mut config, nodes) = running(&usual());
+    let wider = spec(&[("10.244.0.0/15", 24)], &["10.96.0.0/16"]);
+    let migration = MigrationStatus { network_type: None, mtu: Some(MtuMigration::default()) };
+    config.status.as_mut().unwrap().migration = Some(migration);
+    let decision = look(&wider, Some(&config), &nodes);
+    assert_eq!(messages(&decision), ["spec.clusterNetwork cannot be changed while spec.migration is set"]);
+    assert!(decision.published.unwrap().already, "what is deployed stays published");
+    let both = spec(&[("10.244.0.0/16", 24), ("fd01::/48", 64)], &["10.96.0.0/16", "fd02::/112"]);
+    assert_eq!(
+        messages(&look(&both, Some(&config), &nodes)),
+        [
+            "spec.serviceNetwork cannot be changed while spec.migration is set",
+            "spec.clusterNetwork cannot be changed while spec.migration is set"
+        ]
+    );
+    config.status.as_mut().unwrap().migration = None;
+    assert!(look(&wider, Some(&config), &nodes).problems.is_empty());
+}
+
+#[test]
+fn the_tunnels_port_of_a_running_cluster_is_not_changed_by_an_edit() {
+    let (config, nodes) = running(&usual());
+    let at = |port: u32| {
+        let mut spec = with_mtu(1400, usual());
+        let network = spec.default_network.as_mut().unwrap();
+        network.ovn_kubernetes_config.as_mut().unwrap().geneve_port = Some(port);
+        spec
+    };
+    assert!(look(&at(6081), Some(&config), &nodes).problems.is_empty());
+    assert_eq!(
+        messages(&look(&at(6082), Some(&config), &nodes)),
+        ["spec.defaultNetwork.ovnKubernetesConfig.genevePort cannot be changed from 6081 to 6082"]
+    );
 }
 
 #[test]
