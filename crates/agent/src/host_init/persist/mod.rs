@@ -168,11 +168,13 @@ pub fn check(
         }
         Owner::Networkd { unit, theirs } => (networkd::own(unit), theirs, networkd::place_of(disk, unit)?),
     };
-    if matches!(disk.found(&own)?, Found::Entry(Entry::Symlink(_))) {
+    // What is theirs is said again by taking ours away, which nobody else notices.
+    let Some(bytes) = mtu.map(Mtu::bytes).filter(|bytes| Some(*bytes) != *theirs) else { return Ok(()) };
+    if is_link(disk, &own)? {
         return Err(PersistError::Linked { file: own });
     }
     // Whoever else is described runs at it already.
-    if mtu == configured.mtu || mtu.map(Mtu::bytes) == *theirs {
+    if configured.mtu.map(Mtu::bytes) == Some(bytes) {
         return Ok(());
     }
     for (other, mac) in others {
@@ -299,11 +301,17 @@ fn edit(disk: &Disk, file: &str, change: impl FnOnce(&str) -> String) -> Result<
     Ok(())
 }
 
-/// A file that is ours alone.
+fn is_link(disk: &Disk, file: &str) -> Result<bool> {
+    Ok(matches!(disk.found(file)?, Found::Entry(Entry::Symlink(_))))
+}
+
+/// A file that is ours alone. A link of that name is somebody's, and stays.
 fn own_file(disk: &Disk, file: &str, text: Option<String>, mode: u32) -> Result<()> {
     let dir = file.rsplit_once('/').map_or("/", |(dir, _)| dir);
     match text {
+        Some(_) if is_link(disk, file)? => return Err(PersistError::Linked { file: file.to_owned() }),
         Some(text) => disk.replace(file, text.into_bytes(), mode)?,
+        None if is_link(disk, file)? => {}
         None => disk.run(&[Op::Remove(file.to_owned()), Op::SyncDir(dir.to_owned())])?,
     }
     Ok(())

@@ -190,6 +190,12 @@ fn a_link_is_read_and_edited_where_it_leads_and_one_to_nothing_says_nothing() {
     link("/dev/null", "etc/systemd/network/20-other.network.d/90-netferry-mtu.conf");
     let said = check(&disk, "eth1", &unit, Mtu::new(9000).ok(), &[]).unwrap_err().to_string();
     assert!(said.starts_with("/etc/systemd/network/20-other.network.d/90-netferry-mtu.conf is a"), "{said}");
+    assert!(set(&disk, "eth1", &unit.owner, Mtu::new(9000).ok()).is_err());
+    // Taking away what is not there is nothing, and ends a change.
+    check(&disk, "eth1", &unit, None, &[]).unwrap();
+    set(&disk, "eth1", &unit.owner, None).unwrap();
+    let theirs = dir.path().join("etc/systemd/network/20-other.network.d/90-netferry-mtu.conf");
+    assert!(std::fs::symlink_metadata(theirs).unwrap().is_symlink());
 }
 
 #[test]
@@ -208,6 +214,7 @@ fn a_size_is_not_said_of_an_interface_that_is_described_along_with_ours() {
         assert!(said.starts_with(&format!("{named} describes ensan as well as enlan")), "{said}");
         // What is said already, and a host that has no other.
         check(&disk, "enlan", &found, own, &others).unwrap();
+        check(&disk, "enlan", &found, None, &others).unwrap();
         check(&disk, "enlan", &found, new, &others[..1]).unwrap();
     }
     // A unit before it, for one of them alone.
