@@ -20,7 +20,7 @@ pub struct MtuMigration {
     /// The pods' MTU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<MtuChange>,
-    /// The hosts' MTU; `from` is for the reader only.
+    /// The hosts' MTU; `from` is needed only where hosts differ or have not reported theirs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MtuChange>,
 }
