@@ -31,6 +31,8 @@ use support::machine::Pace;
 
 const ACCOUNT: &str = "system:serviceaccount:netferry:netferry-operator";
 
+const NODES: [&str; 2] = ["a", "b"];
+
 /// A call, in the words of a role: verb, group, resource, and the name where one is given.
 type Use = (String, String, String, String);
 
@@ -216,25 +218,31 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
     })
     .await;
     configs.delete(SINGLETON, &DeleteParams::default()).await.expect("a deletion");
-    join(&admin, "a", json!({})).await;
-    placed(&admin, 1).await;
+    // Two: an only node is not drained.
+    for name in NODES {
+        join(&admin, name, json!({})).await;
+    }
+    placed(&admin, NODES.len()).await;
     let wanted = rules(&admin).await;
     let unused = |used: &BTreeSet<Use>| -> Vec<Use> {
         wanted.iter().filter(|want| !used.iter().any(|one| covers(want, one))).cloned().collect()
     };
     let nodes: Api<Node> = Api::all(admin.clone());
-    // A machine behind the node, so that there is a change of MTU to go through: with pods that have to leave, one of
+    // A machine behind each node, so that there is a change of MTU to go through: with pods that have to leave, one of
     // them kept by a budget at first.
     let mut fleet = Fleet::new(admin.clone(), 1);
-    fleet.plug_in("a", 1500, Chance::new(1), Pace { step: (1, 50), boot: (100, 300), ..Pace::USUAL });
+    for name in NODES {
+        fleet.plug_in(name, 1500, Chance::new(1), Pace { step: (1, 50), boot: (100, 300), ..Pace::USUAL });
+    }
     let pods = kept_pods(&admin).await;
     let change = json!({
         "metadata": {"annotations": {"netferry.dev/mtu-unattended": "true"}},
         "spec": {"migration": {"mtu": {"network": {"from": 1400, "to": 1300}, "machine": {"to": 1500}}}},
     });
     until("the MTU is observed", async || {
-        let node = nodes.get("a").await.ok()?;
-        node.annotations().contains_key("netferry.dev/mtu-observed").then_some(())
+        let all = nodes.list(&ListParams::default()).await.ok()?;
+        let said = |node: &Node| node.annotations().contains_key("netferry.dev/mtu-observed");
+        all.iter().all(said).then_some(())
     })
     .await;
     networks.patch("cluster", &PatchParams::default(), &Patch::Merge(&change)).await.expect("a change");
@@ -256,7 +264,7 @@ async fn the_operator_works_under_exactly_its_role_and_uses_all_of_it() {
         // The same mistake again and again: its Event is counted up.
         let scribble = json!({"metadata": {"annotations": {"k8s.ovn.org/node-id": "x"}}});
         nodes.patch("a", &PatchParams::default(), &Patch::Merge(&scribble)).await.expect("a patch");
-        placed(&admin, 1).await;
+        placed(&admin, NODES.len()).await;
         // What a kubelet would do with pods that are to end.
         for pod in pods.list(&ListParams::default()).await.expect("a list") {
             if pod.metadata.deletion_timestamp.is_some() {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::mtu::annotations::MtuWaits;
 use netferry_api::rollout::annotations::{
-    CordonedFor, CurrentConfig, DesiredConfig, DesiredDrain, Drain, LastAppliedDrain,
+    ControlPlaneTopology, CordonedFor, CurrentConfig, DesiredConfig, DesiredDrain, Drain, LastAppliedDrain,
     NodeState as WrittenState, Reason, UPDATE_IN_PROGRESS_TAINT,
 };
 use netferry_core::name::{NodeName, NotANodeName};
@@ -14,6 +14,8 @@ use netferry_core::rollout::drain::Request;
 use netferry_core::rollout::pool::{Node, NodeState, Truth};
 
 use crate::labels::labels;
+
+const SINGLE_REPLICA: &str = ControlPlaneTopology::SINGLE_REPLICA;
 
 /// A node with what it and the drain controller say to each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +28,8 @@ pub struct Machine {
     pub fulfilled: Option<Request>,
     /// Whether we cordoned it.
     pub cordoned_by_us: bool,
+    /// Whether it was told that the cluster is this node: there is nowhere to drain it to.
+    pub alone: bool,
     /// Whether it carries the taint that keeps evicted pods from coming here first.
     pub tainted: bool,
 }
@@ -115,6 +119,7 @@ fn read(written: &k8s::Node, name: NodeName) -> Result<Machine, AnnotationError>
         asked: DesiredDrain::read(annotations)?.map(|drain| request(&drain.0)),
         fulfilled: LastAppliedDrain::read(annotations)?.map(|drain| request(&drain.0)),
         cordoned_by_us: CordonedFor::read(annotations)?.is_some(),
+        alone: annotations.get(ControlPlaneTopology::KEY).is_some_and(|topology| topology == SINGLE_REPLICA),
         tainted: taints.iter().any(|taint| taint.key == UPDATE_IN_PROGRESS_TAINT),
     })
 }

@@ -17,9 +17,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use netferry_api::annotation::Annotation;
 use netferry_api::rollout::MachineConfig as Written;
-use netferry_api::rollout::annotations::{
-    ControlPlaneTopology, CurrentConfig, DesiredDrain, PostConfigAction, Reason,
-};
+use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, PostConfigAction, Reason};
 use netferry_core::error::chain;
 use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
 use netferry_core::mtu::file::{self, HostFile};
@@ -197,7 +195,6 @@ impl Parts {
         };
         let due = |config: &Rendered| core::needs_restart(&booted, config, silent);
         let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
-        let topology = node.metadata.annotations.as_ref().and_then(|all| all.get(ControlPlaneTopology::KEY));
         let said = Said {
             current: machine.node.current.clone(),
             state: machine.node.state,
@@ -213,7 +210,7 @@ impl Parts {
             said: &said,
             asked: machine.asked.as_ref(),
             fulfilled: machine.fulfilled.as_ref(),
-            alone: topology.is_some_and(|topology| topology == ControlPlaneTopology::SINGLE_REPLICA),
+            alone: machine.alone,
         });
         // With nothing else to be done about it.
         if current.as_ref().is_some_and(|current| !due(current) && desired.as_ref() == Some(current)) {

@@ -11,7 +11,9 @@ use kube::{Api, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::LeaderTerm;
 use netferry_api::rollout::MachineConfigPool;
-use netferry_api::rollout::annotations::{DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress};
+use netferry_api::rollout::annotations::{
+    ControlPlaneTopology, DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress,
+};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_core::rollout::choose::{choose, to_be_avoided};
 use netferry_translate::pool as pools;
@@ -31,6 +33,7 @@ impl Rollout {
     /// Takes nodes of each pool and tells them its target. Says when to look again, if a node changed meanwhile.
     pub(super) async fn choose(&self, world: &World) -> Result<Option<Duration>, RoundError> {
         let mut again = None;
+        let alone = world.is_one_node();
         for seen in &world.pools {
             // A pool that cannot be merged keeps its last target; what was told of it goes on.
             let members = world.of_pool(&seen.pool.name);
@@ -49,7 +52,7 @@ impl Rollout {
                     choice.tell.contains(name) || choice.tell_waiting.contains(name)
                 })
                 .collect();
-            let written = self.each(&told, |node| self.tell_target(node, target)).await?;
+            let written = self.each(&told, |node| self.tell_target(node, target, alone)).await?;
             again = again.or((written.len() < told.len()).then_some(OVERTAKEN));
             for node in written {
                 let name = &node.machine.node.name;
@@ -58,14 +61,19 @@ impl Rollout {
                 let note = format!("node {name} is to run {target}");
                 self.events.send(&Told::news(node.reference(), "TellNode", reason, note)).await;
             }
-            let mistainted: Vec<&Seen> = world
-                .members(&seen.pool.name)
-                .filter(|node| {
-                    let avoided = to_be_avoided(&seen.pool, &node.machine.node);
-                    node.machine.tainted != avoided && !told.iter().any(|told| std::ptr::eq(*told, *node))
-                })
+            let others = || {
+                let is_told = |node: &&Seen| told.iter().any(|told| std::ptr::eq(*told, *node));
+                world.members(&seen.pool.name).filter(move |node| !is_told(node))
+            };
+            let mistainted: Vec<&Seen> = others()
+                .filter(|node| node.machine.tainted != to_be_avoided(&seen.pool, &node.machine.node))
                 .collect();
             self.each(&mistainted, |node| self.taint(node, !node.machine.tainted)).await?;
+            // Others joined, or left, since it was told: it may be waiting to be drained, or about to restart undrained.
+            let misled: Vec<&Seen> = others()
+                .filter(|node| node.machine.node.desired.is_some() && node.machine.alone != alone)
+                .collect();
+            self.each(&misled, |node| self.tell_topology(node, alone)).await?;
         }
         Ok(again)
     }
@@ -116,13 +124,23 @@ impl Rollout {
         written.map(|_| ()).map_err(RoundError::writing(format!("MachineConfigPool {name}")))
     }
 
-    fn tell_target<'a>(&'a self, node: &Seen, target: &str) -> BoxFuture<'a, Result<(), ActError>> {
+    fn tell_target<'a>(
+        &'a self,
+        node: &Seen,
+        target: &str,
+        alone: bool,
+    ) -> BoxFuture<'a, Result<(), ActError>> {
         let desired = DesiredConfig::parse(target).expect("a rendered configuration has a name");
-        let mut patch = json!({ "metadata": { "annotations": annotations([desired.entry()]) } });
+        let told = annotations([desired.entry(), topology(alone)]);
+        let mut patch = json!({ "metadata": { "annotations": told } });
         if node.machine.tainted {
             patch["spec"] = json!({ "taints": taints(&node.object, false) });
         }
         self.patch_node(node, patch)
+    }
+
+    fn tell_topology<'a>(&'a self, node: &Seen, alone: bool) -> BoxFuture<'a, Result<(), ActError>> {
+        self.patch_node(node, json!({ "metadata": { "annotations": annotations([topology(alone)]) } }))
     }
 
     fn taint<'a>(&'a self, node: &Seen, on: bool) -> BoxFuture<'a, Result<(), ActError>> {
@@ -154,6 +172,13 @@ impl Rollout {
 
 fn annotations<const N: usize>(entries: [(String, String); N]) -> BTreeMap<String, String> {
     entries.into()
+}
+
+/// Whether the cluster is one node, which is not drained: there is nowhere to drain it to.
+fn topology(alone: bool) -> (String, String) {
+    let topology =
+        if alone { ControlPlaneTopology::SINGLE_REPLICA } else { ControlPlaneTopology::HIGHLY_AVAILABLE };
+    ControlPlaneTopology::parse(topology).expect("it is not empty").entry()
 }
 
 /// The taints of a node with or without ours; a list is replaced as a whole.

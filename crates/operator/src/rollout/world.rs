@@ -72,6 +72,11 @@ impl World {
         self.nodes.iter().filter(move |seen| seen.pool.as_deref() == Some(pool))
     }
 
+    /// Whether the cluster is one node.
+    pub(super) fn is_one_node(&self) -> bool {
+        self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).count() == 1
+    }
+
     /// What is known of nodes, for the MTU.
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
         let targets: BTreeMap<&str, Option<&String>> =

@@ -5,6 +5,7 @@
 mod support;
 
 mod apart;
+mod alone;
 mod away;
 mod held;
 mod kills;

@@ -413,7 +413,7 @@ impl Machine {
             said: &said,
             asked: machine.asked.as_ref(),
             fulfilled: machine.fulfilled.as_ref(),
-            alone: false,
+            alone: machine.alone,
         });
         match step {
             Step::Rest | Step::AwaitDrain => false,
