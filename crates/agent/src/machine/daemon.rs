@@ -210,6 +210,7 @@ impl Parts {
             said: &said,
             asked: machine.asked.as_ref(),
             fulfilled: machine.fulfilled.as_ref(),
+            cordoned: machine.cordoned_by_us,
             alone: machine.alone,
         });
         // With nothing else to be done about it.

@@ -49,6 +49,8 @@ pub struct Facts<'a> {
     pub asked: Option<&'a Request>,
     /// What it fulfilled last.
     pub fulfilled: Option<&'a Request>,
+    /// The drain controller cordoned the node.
+    pub cordoned: bool,
     /// The cluster is this node: there is nowhere to drain to.
     pub alone: bool,
 }
@@ -129,8 +131,8 @@ pub fn decide(facts: &Facts) -> Step {
                 };
             }
             let back = Request::Uncordon(disk.name.clone());
-            // A node that never asked to be drained has nothing to ask for now.
-            if facts.asked.is_some() && facts.fulfilled != Some(&back) {
+            // A node that never asked to be drained has nothing to ask for now; one whose request somebody removed has.
+            if (facts.asked.is_some() || facts.cordoned) && facts.fulfilled != Some(&back) {
                 return ask(back);
             }
             let done = Said {
@@ -175,6 +177,7 @@ mod tests {
         asked: Option<Request>,
         fulfilled: Option<Request>,
         drift: Vec<Drift>,
+        cordoned: bool,
         alone: bool,
     }
 
@@ -190,6 +193,7 @@ mod tests {
                 asked: None,
                 fulfilled: None,
                 drift: vec![],
+                cordoned: false,
                 alone: false,
             }
         }
@@ -205,6 +209,7 @@ mod tests {
                 said: &self.said,
                 asked: self.asked.as_ref(),
                 fulfilled: self.fulfilled.as_ref(),
+                cordoned: self.cordoned,
                 alone: self.alone,
             })
         }
@@ -236,6 +241,7 @@ mod tests {
 
         fn answer(&mut self) {
             self.fulfilled = self.asked.clone();
+            self.cordoned = matches!(self.asked, Some(Request::Drain(_)));
         }
     }
 
@@ -263,6 +269,19 @@ mod tests {
         node.disk = node.desired.clone();
         node.booted = node.disk.clone();
         assert_eq!(node.run(), ["ask uncordon new", "wait"]);
+    }
+
+    #[test]
+    fn a_node_whose_request_somebody_removed_is_let_back_in_before_it_is_done() {
+        let mut node = Node { desired: named("new", 1), ..Node::new() };
+        node.run();
+        node.answer();
+        node.disk = node.desired.clone();
+        node.booted = node.disk.clone();
+        node.asked = None;
+        assert_eq!(node.run(), ["ask uncordon new", "wait"]);
+        node.answer();
+        assert_eq!(node.run(), ["say Done", "rest"]);
     }
 
     #[test]

@@ -33,6 +33,7 @@ impl World {
             said: &said,
             asked: asked.as_ref(),
             fulfilled: fulfilled.as_ref(),
+            cordoned: object.cordoned,
             alone: false,
         });
         match step {

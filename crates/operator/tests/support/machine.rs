@@ -413,6 +413,7 @@ impl Machine {
             said: &said,
             asked: machine.asked.as_ref(),
             fulfilled: machine.fulfilled.as_ref(),
+            cordoned: machine.cordoned_by_us,
             alone: machine.alone,
         });
         match step {
