@@ -283,8 +283,7 @@ mod tests {
             &status::status::<netferry_core::rollout::pool::Node>(
                 &pool(&object).unwrap(),
                 &[],
-                Some("no"),
-                &BTreeMap::new(),
+                status::Hindered { render: Some("no"), ..Default::default() },
             ),
             &at(1),
         );
@@ -296,8 +295,7 @@ mod tests {
             &status::status::<netferry_core::rollout::pool::Node>(
                 &pool(&object).unwrap(),
                 &[],
-                None,
-                &BTreeMap::new(),
+                status::Hindered::default(),
             ),
             &at(2),
         );

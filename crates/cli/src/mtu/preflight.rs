@@ -14,7 +14,7 @@ use netferry_core::mtu::probe::judge::{Trouble, trouble, untried};
 use netferry_core::mtu::record::Change;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::rollout::drain::may_be_kept;
-use netferry_core::rollout::status::{ConditionKind, status};
+use netferry_core::rollout::status::{ConditionKind, Hindered, status};
 use netferry_translate::{drain, object_name};
 
 use super::seen::{Seen, SeenNode, SeenPool, answer};
@@ -70,7 +70,7 @@ fn of_pool(seen: &Seen, pool: &SeenPool) -> PoolReport {
         .filter(|node| node.pool.as_ref() == Some(&pool.pool.name))
         .map(|node| node.machine.node.clone())
         .collect();
-    let now = status(&pool.pool, &members, None, &BTreeMap::new());
+    let now = status(&pool.pool, &members, Hindered::default());
     let updating = now.conditions.iter().any(|one| one.kind == ConditionKind::Updating && one.holds);
     // What could not be merged only the operator knows.
     let written = pool.object.status.iter().flat_map(|status| &status.conditions);

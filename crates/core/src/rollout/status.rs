@@ -3,7 +3,8 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use super::pool::{Node, Pool};
+use super::choose::{Choice, NotNow};
+use super::pool::{Node, Pool, Truth};
 use crate::name::NodeName;
 
 /// The counters and conditions of a pool.
@@ -55,14 +56,20 @@ pub enum ConditionKind {
     Degraded,
 }
 
-/// The status of a pool with these nodes; `render` is why its configurations cannot be merged, if they cannot, and
-/// `blocking` what nodes wait for that are being drained.
-pub fn status<N: Borrow<Node>>(
-    pool: &Pool,
-    nodes: &[N],
-    render: Option<&str>,
-    blocking: &BTreeMap<NodeName, String>,
-) -> PoolStatus {
+/// What is in a pool's way that its nodes do not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hindered<'a> {
+    /// Why its configurations cannot be merged, if they cannot.
+    pub render: Option<&'a str>,
+    /// What nodes wait for that are being drained.
+    pub blocking: Option<&'a BTreeMap<NodeName, String>>,
+    /// Which of its nodes are not told to move, and who is away.
+    pub choice: Option<&'a Choice>,
+}
+
+/// The status of a pool with these nodes.
+pub fn status<N: Borrow<Node>>(pool: &Pool, nodes: &[N], hindered: Hindered<'_>) -> PoolStatus {
+    let Hindered { render, blocking, choice } = hindered;
     let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     let target = pool.target.clone().unwrap_or_default();
     let updated: Vec<&Node> = nodes
@@ -83,8 +90,10 @@ pub fn status<N: Borrow<Node>>(
         message,
     };
     let stuck = nodes.iter().filter_map(|node| {
-        Some(format!("node {} is being drained and waits: {}", node.name, blocking.get(&node.name)?))
+        let waits = blocking?.get(&node.name)?;
+        Some(format!("node {} is being drained and waits: {waits}", node.name))
     });
+    let stuck = choice.and_then(|choice| not_taken(pool, &nodes, choice)).into_iter().chain(stuck);
     let mut updating = match (all, pool.paused) {
         (true, _) => condition(ConditionKind::Updating, false, "", String::new()),
         (false, true) => condition(
@@ -140,10 +149,45 @@ pub fn status<N: Borrow<Node>>(
     }
 }
 
+/// Why nodes that must move are not told to: whatever is rolled out says to wait, or others are away.
+fn not_taken(pool: &Pool, nodes: &[&Node], choice: &Choice) -> Option<String> {
+    // A condition is read by people; the rest is in the nodes' own status.
+    const MOST: usize = 10;
+    let held = choice.left.values().find_map(|why| match why {
+        NotNow::Held(why) => Some(format!("no further node is taken: {why}")),
+        NotNow::Paused | NotNow::NotReady | NotNow::Busy | NotNow::Last => None,
+    });
+    if held.is_some() || choice.left.is_empty() || pool.paused {
+        return held;
+    }
+    let away: Vec<String> = nodes
+        .iter()
+        .filter(|node| choice.away.contains(&node.name))
+        .map(|node| format!("{} ({})", node.name, absence(pool, node)))
+        .collect();
+    let more = away.len().saturating_sub(MOST);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!away.is_empty()).then(|| format!("waiting for {}{rest}", away[..away.len() - more].join(", ")))
+}
+
+/// Why a node is away.
+fn absence(pool: &Pool, node: &Node) -> &'static str {
+    let not = |condition: Option<Truth>, fine: Truth| condition.is_some_and(|is| is != fine);
+    match node {
+        _ if node.is_degraded() => "failed",
+        _ if node.desired == pool.target && !node.is_done() => "on its way",
+        _ if not(node.ready, Truth::True) => "not ready",
+        _ if not(node.disk_pressure, Truth::False) => "disk pressure",
+        _ if not(node.network_unavailable, Truth::False) => "network unavailable",
+        _ if node.unschedulable => "cordoned",
+        _ => "on its way",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::choose::choose;
     use super::super::pool::NodeState::{Degraded, Done, Working};
-    use super::super::pool::Truth;
     use super::super::pool::testing::{node, pool};
     use super::*;
 
@@ -168,7 +212,7 @@ mod tests {
             (vec![], [0, 0, 0, 0, 0], vec![Updated]),
         ];
         for (nodes, counts, conditions) in rows {
-            let status = status(&pool("worker", "new"), &nodes, None, &BTreeMap::new());
+            let status = status(&pool("worker", "new"), &nodes, Hindered::default());
             let counted =
                 [status.machines, status.updated, status.ready, status.unavailable, status.degraded];
             assert_eq!(counted, counts, "{nodes:?}");
@@ -181,7 +225,7 @@ mod tests {
         let behind = Pool { finished: Some("old".into()), ..pool("worker", "new") };
         let half = [node("a", "new", "new", Done), node("b", "old", "old", Done)];
         let status_of = |pool: &Pool, nodes: &[Node]| {
-            let PoolStatus { finished, completed, .. } = status(pool, nodes, None, &BTreeMap::new());
+            let PoolStatus { finished, completed, .. } = status(pool, nodes, Hindered::default());
             (finished.unwrap(), completed)
         };
         assert_eq!(status_of(&behind, &half), ("old".into(), false));
@@ -193,7 +237,7 @@ mod tests {
     #[test]
     fn a_paused_pool_is_not_updating_and_says_what_it_will_not_do() {
         let paused = Pool { paused: true, ..pool("worker", "new") };
-        let status = status(&paused, &[node("a", "old", "old", Done)], None, &BTreeMap::new());
+        let status = status(&paused, &[node("a", "old", "old", Done)], Hindered::default());
         assert_eq!(holding(&status), []);
         assert_eq!(status.conditions[1].message, "Pool is paused; will not update to new");
     }
@@ -203,7 +247,8 @@ mod tests {
         let failing = |n: &str, why: &str| Node { reason: why.into(), ..node(n, "old", "new", Degraded) };
         let nodes = [failing("a", "disk full"), failing("b", "drift")];
         let why = "MachineConfig x: fips is not supported; remove it";
-        let status = status(&pool("worker", "new"), &nodes, Some(why), &BTreeMap::new());
+        let status =
+            status(&pool("worker", "new"), &nodes, Hindered { render: Some(why), ..Hindered::default() });
         assert_eq!(
             status.conditions[2].message,
             "Node a is reporting: \"disk full\", Node b is reporting: \"drift\""
@@ -214,15 +259,50 @@ mod tests {
         );
         assert!(status.conditions[4].holds);
     }
+
     #[test]
     fn what_a_drain_of_the_pool_waits_for_is_said_where_people_look() {
         let nodes = [node("a", "old", "new", Working), node("b", "old", "old", Done)];
         let waits = |name: &str| (node(name, "", "", Done).name, format!("pod shop/{name} is ending"));
         let blocking = BTreeMap::from([waits("a"), waits("elsewhere")]);
-        let status = status(&pool("worker", "new"), &nodes, None, &blocking);
+        let status = status(
+            &pool("worker", "new"),
+            &nodes,
+            Hindered { blocking: Some(&blocking), ..Hindered::default() },
+        );
         assert_eq!(
             status.conditions[1].message,
             "All nodes are updating to new; node a is being drained and waits: pod shop/a is ending"
         );
+    }
+
+    #[test]
+    fn whoever_the_others_wait_for_is_named_and_why() {
+        let old = |n: &str| node(n, "old", "old", Done);
+        let unready = |n: &str| Node { ready: Some(Truth::Unknown), ..old(n) };
+        let cordoned = |n: &str| Node { unschedulable: true, ..old(n) };
+        let full = |n: &str| Node { disk_pressure: Some(Truth::True), ..old(n) };
+        let lost = |n: &str| Node { network_unavailable: Some(Truth::True), ..old(n) };
+        let moving = |n: &str| node(n, "old", "new", Working);
+        #[rustfmt::skip]
+        let rows: Vec<(Vec<Node>, Option<&str>, &str)> = vec![
+            (vec![old("a"), unready("b")], None, "; waiting for b (not ready)"),
+            (vec![old("a"), cordoned("b")], None, "; waiting for b (cordoned)"),
+            (vec![old("a"), full("b")], None, "; waiting for b (disk pressure)"),
+            (vec![old("a"), lost("b")], None, "; waiting for b (network unavailable)"),
+            (vec![old("a"), moving("b"), cordoned("c")], None, "; waiting for b (on its way), c (cordoned)"),
+            (vec![old("a"), node("b", "old", "new", Degraded)], None, "; waiting for b (failed)"),
+            (vec![moving("b")], None, ""),
+            (vec![old("a"), unready("b")], Some("packets are lost"), "; no further node is taken: packets are lost"),
+            ((10..22).map(|n| unready(&format!("n{n}"))).collect(), None,
+             "; waiting for n10 (not ready), n11 (not ready), n12 (not ready), n13 (not ready), n14 (not ready), \
+              n15 (not ready), n16 (not ready), n17 (not ready), n18 (not ready), n19 (not ready) and 2 more"),
+        ];
+        let pool = pool("worker", "new");
+        for (nodes, held, said) in rows {
+            let choice = choose(&pool, &nodes, None, held);
+            let status = status(&pool, &nodes, Hindered { choice: Some(&choice), ..Hindered::default() });
+            assert_eq!(status.conditions[1].message, format!("All nodes are updating to new{said}"));
+        }
     }
 }

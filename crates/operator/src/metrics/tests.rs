@@ -4,7 +4,7 @@ use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool as Told};
-use netferry_core::rollout::status::status;
+use netferry_core::rollout::status::{Hindered, status};
 
 use super::*;
 
@@ -103,11 +103,7 @@ fn pool(name: &str) -> Told {
 fn whatever_a_name_holds_a_scraper_can_read_the_page() {
     let metrics = Metrics::default();
     let odd = "a\"b\\c\nd";
-    metrics.pool(
-        odd,
-        &status::<Node>(&pool(odd), &[], None, &BTreeMap::new()),
-        [Progress::Waiting].into_iter(),
-    );
+    metrics.pool(odd, &status::<Node>(&pool(odd), &[], Hindered::default()), [Progress::Waiting].into_iter());
     let shall = r#"netferry_pool_progress{pool="a\"b\\c\nd",progress="waiting"} 1"#;
     assert_eq!(lines(&metrics, "netferry_pool_progress"), [shall]);
     assert_eq!(lines(&metrics, "netferry_pool_machines").len(), 5);
@@ -127,7 +123,7 @@ fn who_no_longer_leads_says_nothing_of_the_cluster_and_keeps_its_counts() {
     metrics.round();
     metrics.failed();
     metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None);
-    metrics.pool("worker", &status::<Node>(&pool("worker"), &[], None, &BTreeMap::new()), std::iter::empty());
+    metrics.pool("worker", &status::<Node>(&pool("worker"), &[], Hindered::default()), std::iter::empty());
     metrics.drains(&BTreeMap::from([(name("a"), "a pod is ending".to_owned())]));
     assert_eq!(lines(&metrics, "netferry_drain_blocked"), ["netferry_drain_blocked{node=\"a\"} 1"]);
     metrics.leading(false);

@@ -15,7 +15,7 @@ use netferry_api::rollout::annotations::{
     ControlPlaneTopology, DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress,
 };
 use netferry_api::rollout::conditions::RolloutEvent;
-use netferry_core::rollout::choose::{choose, to_be_avoided};
+use netferry_core::rollout::choose::{Choice, choose, to_be_avoided};
 use netferry_translate::pool as pools;
 use serde_json::{Value, json};
 use tracing::{debug, info};
@@ -31,13 +31,28 @@ const AT_ONCE: usize = 16;
 
 impl Rollout {
     /// Takes nodes of each pool and tells them its target. Says when to look again, if a node changed meanwhile.
-    pub(super) async fn choose(&self, world: &World) -> Result<Option<Duration>, RoundError> {
+    pub(super) async fn choose(&self, world: &mut World) -> Result<Option<Duration>, RoundError> {
+        let choices: Vec<Choice> = world
+            .pools
+            .iter()
+            .map(|seen| {
+                // A pool that cannot be merged keeps its last target; what was told of it goes on.
+                let members = world.of_pool(&seen.pool.name);
+                choose(&seen.pool, &members, self.node.as_ref(), world.held.as_deref())
+            })
+            .collect();
+        for (seen, choice) in world.pools.iter_mut().zip(choices) {
+            seen.choice = choice;
+        }
+        self.tell(world).await
+    }
+
+    /// Takes those that were chosen, and tells them.
+    async fn tell(&self, world: &World) -> Result<Option<Duration>, RoundError> {
         let mut again = None;
         let alone = world.is_one_node();
         for seen in &world.pools {
-            // A pool that cannot be merged keeps its last target; what was told of it goes on.
-            let members = world.of_pool(&seen.pool.name);
-            let choice = choose(&seen.pool, &members, self.node.as_ref(), world.held.as_deref());
+            let choice = &seen.choice;
             for (node, why) in &choice.left {
                 debug!(%node, %why, "is not told yet");
             }

@@ -106,7 +106,7 @@ impl Rollout {
             }
         }
         self.render(&mut world).await?;
-        let chosen = self.choose(&world).await?;
+        let chosen = self.choose(&mut world).await?;
         let drained = self.drain(&world).await;
         // Also where a drain could not be looked after: how far pools are is what somebody looks at then.
         self.report(&mut world).await?;

@@ -6,7 +6,7 @@ use kube::{Api, Resource, ResourceExt};
 use netferry_api::rollout::MachineConfigPool;
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_core::rollout::progress::progress;
-use netferry_core::rollout::status::status;
+use netferry_core::rollout::status::{Hindered, status};
 use netferry_translate::pool as pools;
 use serde_json::json;
 use tracing::info;
@@ -22,7 +22,12 @@ impl Rollout {
         let blocking = self.drains.blocking();
         for seen in &world.pools {
             let members = world.of_pool(&seen.pool.name);
-            let now = status(&seen.pool, &members, seen.refused.as_deref(), &blocking);
+            let hindered = Hindered {
+                render: seen.refused.as_deref(),
+                blocking: Some(&blocking),
+                choice: Some(&seen.choice),
+            };
+            let now = status(&seen.pool, &members, hindered);
             let all = world.members(&seen.pool.name).map(|node| {
                 let machine = &node.machine;
                 progress(&seen.pool, &machine.node, machine.asked.as_ref(), machine.fulfilled.as_ref())

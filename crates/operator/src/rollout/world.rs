@@ -12,6 +12,7 @@ use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
+use netferry_core::rollout::choose::Choice;
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
 use netferry_translate::machine::Machine;
 use netferry_translate::{machine_config, mtu as translate, pool as pools};
@@ -48,6 +49,8 @@ pub(super) struct SeenPool {
     pub(super) pool: Pool,
     /// Why its configurations cannot be merged, if they cannot.
     pub(super) refused: Option<String>,
+    /// What was decided about its nodes.
+    pub(super) choice: Choice,
 }
 
 /// What was read in a pass.
@@ -112,7 +115,7 @@ impl World {
                     let reason = RolloutEvent::SelectingAll.as_str();
                     self.told.push(Told::warning(about, "SelectNodes", reason, note));
                 }
-                self.pools.push(SeenPool { object, pool, refused: None });
+                self.pools.push(SeenPool { object, pool, refused: None, choice: Choice::default() });
             }
             // Its nodes may be another pool's too, which would take them elsewhere meanwhile.
             Err(wrong) => {

@@ -235,3 +235,42 @@ async fn a_node_that_is_down_holds_phase_two_and_others_are_taken_only_when_it_i
     site.join("j000", false).await;
     settled_at(&site, PODS.1).await;
 }
+
+/// What the pool of the workers says of its update.
+async fn updating(site: &Site) -> Option<String> {
+    let status = site.pools().get("worker").await.ok()?.status?;
+    status.conditions.into_iter().find(|one| one.type_ == "Updating").map(|one| one.message)
+}
+
+async fn until_updating(site: &Site, part: &str) {
+    site.until(&format!("the pool says {part:?}"), async |site| {
+        updating(site).await.filter(|message| message.contains(part))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_somebody_cordoned_is_named_by_its_pool_until_it_is_let_back_in() {
+    let (site, _operator) = site(9).await;
+    let cordon = |on: bool| Patch::Merge(json!({ "spec": { "unschedulable": on.then_some(true) } }));
+    let nodes = site.cluster.nodes();
+    nodes.patch("n002", &PatchParams::default(), &cordon(true)).await.expect("a cordon");
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    until_updating(&site, "waiting for n002 (cordoned)").await;
+    pass(1200).await;
+    assert_eq!(updating(&site).await.expect("a message").matches("n00").count(), 1, "nobody else is away");
+    nodes.patch("n002", &PatchParams::default(), &cordon(false)).await.expect("an end of it");
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_says_that_no_further_node_is_taken_while_the_change_is_paused() {
+    let (site, _operator) = site(10).await;
+    site.annotate(MtuPaused::KEY, Some("true")).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    until_updating(&site, "no further node is taken: the change of MTU is paused").await;
+    site.annotate(MtuPaused::KEY, None).await;
+    settled_at(&site, PODS.1).await;
+}
