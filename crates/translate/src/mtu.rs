@@ -193,7 +193,7 @@ pub fn facts(
 ) -> NodeFacts {
     let node = &machine.node;
     let done = node.current.as_ref().filter(|current| node.is_done() && Some(*current) == target);
-    NodeFacts { done: done.and_then(epoch), observed }
+    NodeFacts { done: done.and_then(epoch), observed, unclaimed: false }
 }
 
 /// A record that cannot be understood. It is the one thing that must not be guessed.

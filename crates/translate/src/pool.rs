@@ -6,13 +6,16 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as WrittenSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use netferry_api::annotation::{Annotation, AnnotationError};
-use netferry_api::rollout::annotations::Taken;
+use netferry_api::rollout::annotations::{ROLE_LABEL, Taken};
 use netferry_api::rollout::conditions::PoolConditionType;
 use netferry_api::rollout::{MachineConfigPool, MachineConfigPoolStatus, PoolCondition, PoolConfiguration};
-use netferry_core::label::LabelSelector;
+use netferry_core::label::{LabelSelector, Labels};
 use netferry_core::name::{NodeName, NotANodeName};
-use netferry_core::rollout::pool::{Identity, MaxUnavailable, NotALimit, Pool};
+use netferry_core::rollout::pool::{
+    CONTROL_PLANE, CONTROL_PLANE_LABELS, Identity, MaxUnavailable, NotALimit, Pool, WORKER, membership,
+};
 use netferry_core::rollout::status::{ConditionKind, PoolStatus};
+use serde_json::json;
 
 use crate::labels::{NotASelector, selector};
 
@@ -70,6 +73,34 @@ fn read(written: &MachineConfigPool, name: &str) -> Result<Pool, Problem> {
         finished: configured(finished),
         taken: taken(written.metadata.annotations.as_ref())?,
     })
+}
+
+/// The two pools every cluster has, as they are made where nobody made them.
+pub fn usual() -> [MachineConfigPool; 2] {
+    let [label, before] = CONTROL_PLANE_LABELS;
+    // Who is in the control plane is marked everywhere; who is not, only in some clusters.
+    let control_plane = json!([{ "key": label, "operator": "Exists" }]);
+    let others = json!([
+        { "key": label, "operator": "DoesNotExist" }, { "key": before, "operator": "DoesNotExist" },
+    ]);
+    [(CONTROL_PLANE, control_plane), (WORKER, others)].map(|(name, nodes)| {
+        let spec = json!({
+            "nodeSelector": { "matchExpressions": nodes },
+            "machineConfigSelector": { "matchLabels": { ROLE_LABEL: name } },
+        });
+        MachineConfigPool::new(name, serde_json::from_value(spec).expect("it is the spec of a pool"))
+    })
+}
+
+/// Whether a node with these labels is in no pool, or in several, and will be when those are made that nobody made.
+pub fn unclaimed(pools: &[Pool], labels: &Labels) -> bool {
+    if membership(pools, labels).pool().is_some() {
+        return false;
+    }
+    let unmade = usual().into_iter().filter_map(|usual| pool(&usual).ok());
+    let unmade = unmade.filter(|usual| !pools.iter().any(|pool| pool.name == usual.name));
+    let all: Vec<Pool> = pools.iter().cloned().chain(unmade).collect();
+    membership(&all, labels).pool().is_none()
 }
 
 fn select(field: &'static str, written: Option<&WrittenSelector>) -> Result<Option<LabelSelector>, Problem> {
@@ -181,7 +212,7 @@ fn kind(kind: ConditionKind) -> PoolConditionType {
 mod tests {
     use netferry_core::label::Labels;
     use netferry_core::rollout::status;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
@@ -191,6 +222,24 @@ mod tests {
             "metadata": { "name": "infra", "generation": 3, "annotations": annotations }, "spec": spec,
         });
         serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_unclaimed_that_no_pool_selects_nor_one_that_is_made() {
+        let worker = Labels::from_iter([("node-role.kubernetes.io/worker", "")]);
+        let (bare, old) = (Labels::default(), Labels::from_iter([("node-role.kubernetes.io/master", "")]));
+        let own = |name: &str, label: &str| {
+            let spec = json!({ "nodeSelector": { "matchLabels": { label: "" } } });
+            Pool { name: name.to_owned(), ..pool(&written(json!({}), spec)).unwrap() }
+        };
+        for labels in [&worker, &bare, &old] {
+            assert!(!unclaimed(&[], labels), "both are made: {labels:?}");
+        }
+        let pools = [own("worker", "node-role.kubernetes.io/worker"), own("infra", "infra")];
+        assert!(!unclaimed(&pools, &worker) && !unclaimed(&pools, &old));
+        assert!(unclaimed(&pools, &bare), "nobody makes another for the rest");
+        let several = [own("a", "x"), own("b", "x")];
+        assert!(unclaimed(&several, &Labels::from_iter([("x", "")])));
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn of_node(node: &SeenNode) -> NodeReport {
     let drift = node_says.is_degraded().then(|| node_says.reason.clone());
     NodeReport {
         ready: node_says.is_ready(),
+        unclaimed: node.facts.unclaimed,
         observed: node.facts.observed,
         cards: cards.collect(),
         drift: drift.into_iter().chain(node.wrong.clone()).collect(),

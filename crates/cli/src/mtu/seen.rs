@@ -108,6 +108,8 @@ impl Seen {
             nodes.insert(machine.node.name.clone(), SeenNode { object, machine, facts, pool, wrong });
         }
         Ok(Seen { network, cluster, record, nodes, pools: seen_pools })
+            let unclaimed = pools::unclaimed(&only, &machine.node.labels);
+            let facts = NodeFacts { unclaimed, ..facts };
     }
 
     /// Whether no node is taken, because somebody said so or said something that cannot be understood.

@@ -19,6 +19,8 @@ pub struct NodeFacts {
     pub done: Option<u64>,
     /// What it reports to run.
     pub observed: Option<Observed>,
+    /// Whether no pool claims it, or several do: nobody tells it anything.
+    pub unclaimed: bool,
 }
 
 /// What a node reports to run, read from its kernel.
@@ -138,6 +140,9 @@ pub struct Missing {
 /// Why a node is not where it is told to be.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum Why {
+    /// No pool claims it, or several do, so nobody tells it.
+    #[error("is in no pool")]
+    NoPool,
     /// It has not said what it runs.
     #[error("has not reported what it runs")]
     Silent,
@@ -281,6 +286,9 @@ pub fn hosts(nodes: &BTreeMap<NodeName, NodeFacts>) -> Hosts {
 /// The nodes that are not where they are told to be.
 pub fn missing(told: &Rendering, nodes: &BTreeMap<NodeName, NodeFacts>) -> Vec<Missing> {
     let why = |node: &NodeFacts| {
+        if node.unclaimed {
+            return Some(Why::NoPool);
+        }
         let Some(observed) = node.observed else { return Some(Why::Silent) };
         if node.done != Some(told.epoch) {
             return Some(Why::NotDone);

@@ -49,7 +49,8 @@ impl World {
     fn join(&mut self, node: &str, host: u32) {
         let Rendering { epoch, network, .. } = self.record.rendering();
         let observed = Observed { epoch, network: Some(network), host: Envelope::settled(mtu(host)) };
-        self.nodes.insert(name(node), NodeFacts { done: Some(epoch), observed: Some(observed) });
+        self.nodes
+            .insert(name(node), NodeFacts { done: Some(epoch), observed: Some(observed), unclaimed: false });
     }
 
     fn decide(&self) -> Decision {
@@ -90,7 +91,7 @@ impl World {
             HostRendering::At(mtu) => Envelope::settled(mtu),
         };
         let observed = Observed { epoch, network: Some(network), host };
-        *facts = NodeFacts { done: Some(epoch), observed: Some(observed) };
+        *facts = NodeFacts { done: Some(epoch), observed: Some(observed), unclaimed: false };
         self.settle()
     }
 

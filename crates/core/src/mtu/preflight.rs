@@ -20,6 +20,8 @@ pub struct NodeReport {
     pub cards: Vec<Card>,
     /// Managed files that are not as they should be, in words.
     pub drift: Vec<String>,
+    /// Whether no pool claims it, or several do.
+    pub unclaimed: bool,
 }
 
 /// A network card and what it can do.
@@ -113,6 +115,11 @@ pub enum Finding {
     /// A node is not ready. It counts as away, and others are taken only when it is back.
     #[error("node {0} is not ready; others wait for it")]
     NotReady(NodeName),
+    /// No pool claims a node, or several do.
+    #[error(
+        "node {0} is in no MachineConfigPool, or in several; nobody would tell it, and all would wait for it"
+    )]
+    NoPool(NodeName),
     /// A node's files are not as they should be.
     #[error("node {node}: {what}")]
     Drift {
@@ -194,6 +201,7 @@ impl Finding {
             Finding::Silent(node) => format!("Silent/{node}"),
             Finding::Elsewhere { node, .. } => format!("Elsewhere/{node}"),
             Finding::NotReady(node) => format!("NotReady/{node}"),
+            Finding::NoPool(node) => format!("NoPool/{node}"),
             Finding::Drift { node, .. } => format!("Drift/{node}"),
             Finding::Paused(pool) => format!("Paused/{pool}"),
             Finding::Updating(pool) => format!("Updating/{pool}"),
@@ -217,6 +225,7 @@ impl Finding {
     pub fn may_be_accepted(&self) -> bool {
         match self {
             Finding::NotReady(_) | Finding::Paused(_) | Finding::Updating(_) | Finding::Budget { .. } => true,
+            Finding::NoPool(_) => true,
             // Nodes try each other again before phase two, and a change they find wanting goes back.
             Finding::Lossy(_)
             | Finding::Untried(_)
@@ -258,6 +267,9 @@ pub fn look(change: &Change, report: &Report) -> Vec<Finding> {
         }
         if !known.ready {
             findings.push(Finding::NotReady(node.clone()));
+        }
+        if known.unclaimed {
+            findings.push(Finding::NoPool(node.clone()));
         }
         if !known.drift.is_empty() {
             findings.push(Finding::Drift { node: node.clone(), what: known.drift.join("; ") });
@@ -334,7 +346,13 @@ mod tests {
         let network = Some(Envelope::settled(mtu(1400)));
         let observed = Observed { epoch: 0, network, host: Envelope::settled(mtu(1500)) };
         let card = Card { name: "eth0".into(), least: 68, most: 9216 };
-        NodeReport { ready: true, observed: Some(observed), cards: vec![card], drift: vec![] }
+        NodeReport {
+            ready: true,
+            observed: Some(observed),
+            cards: vec![card],
+            drift: vec![],
+            unclaimed: false,
+        }
     }
 
     fn report(node: NodeReport) -> Report {
@@ -376,6 +394,8 @@ mod tests {
             (report(NodeReport { observed: None, ..healthy() }), "Silent/a", "node a has not reported what it runs", false),
             (report(NodeReport { observed: Some(elsewhere), ..healthy() }), "Elsewhere/a",
                 "node a runs pods at 1300, the cluster is at 1400", false),
+            (report(NodeReport { unclaimed: true, ..healthy() }), "NoPool/a",
+             "node a is in no MachineConfigPool, or in several; nobody would tell it, and all would wait for it", true),
             (report(NodeReport { ready: false, ..healthy() }), "NotReady/a", "node a is not ready; others wait for it", true),
             (report(NodeReport { drift: vec!["/etc/x is missing".into()], ..healthy() }), "Drift/a",
                 "node a: /etc/x is missing", false),

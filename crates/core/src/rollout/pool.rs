@@ -7,6 +7,9 @@ use crate::name::NodeName;
 
 /// The pool of control-plane nodes.
 pub const CONTROL_PLANE: &str = "master";
+/// The label of control-plane nodes, and what it was called before.
+pub const CONTROL_PLANE_LABELS: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 /// The pool of all others that no pool of their own claims.
 pub const WORKER: &str = "worker";
 
@@ -142,12 +145,24 @@ fn takes_part(labels: &Labels) -> bool {
     labels.get("kubernetes.io/os") != Some("windows")
 }
 
+/// Labels by which a node of the control plane is known by either name.
+fn by_either_name(labels: &Labels) -> Labels {
+    let value = CONTROL_PLANE_LABELS.iter().find_map(|label| labels.get(label));
+    let both = value.into_iter().flat_map(|value| CONTROL_PLANE_LABELS.map(|label| (label, value)));
+    both.chain(labels.iter()).collect()
+}
+
 /// Finds the pool of a node with these labels.
+///
+/// A node of the control plane goes to its pool whichever of its labels the node has and the pool selects: they mean the
+/// same, and a node that nobody claims stops every change.
 pub fn membership<'a>(pools: &'a [Pool], labels: &Labels) -> Membership<'a> {
     if !takes_part(labels) {
         return Membership::None;
     }
-    let wanting: Vec<&Pool> = pools.iter().filter(|pool| pool.wants(labels)).collect();
+    let either = by_either_name(labels);
+    let wants = |pool: &Pool| pool.wants(if pool.name == CONTROL_PLANE { &either } else { labels });
+    let wanting: Vec<&Pool> = pools.iter().filter(|pool| wants(pool)).collect();
     let named = |name: &str| wanting.iter().find(|pool| pool.name == name).copied();
     let own: Vec<&Pool> =
         wanting.iter().filter(|pool| pool.name != CONTROL_PLANE && pool.name != WORKER).copied().collect();
@@ -316,6 +331,7 @@ pub(super) mod testing {
 mod tests {
     use super::testing::{node, pool};
     use super::*;
+    use crate::label::Requirement;
 
     #[test]
     fn a_node_is_in_the_pool_people_expect() {
@@ -346,6 +362,26 @@ mod tests {
         );
         let windows = Labels::from_iter([("role/worker", ""), ("kubernetes.io/os", "windows")]);
         assert_eq!(membership(&pools, &windows), Membership::None);
+    }
+
+    #[test]
+    fn the_control_plane_is_known_by_either_of_its_labels() {
+        let [now, before] = CONTROL_PLANE_LABELS;
+        let selects = |name, requirement| Pool {
+            nodes: Some(LabelSelector::from_iter([requirement])),
+            ..pool(name, "r")
+        };
+        let others = || selects(WORKER, Requirement::Missing(now.into()));
+        for selected in [now, before] {
+            let pools = [selects(CONTROL_PLANE, Requirement::Exists(selected.into())), others()];
+            for labelled in [now, before] {
+                let found = membership(&pools, &Labels::from_iter([(labelled, "")]));
+                let found = found.pool().map(|pool| pool.name.as_str());
+                assert_eq!(found, Some(CONTROL_PLANE), "{labelled} for {selected}");
+            }
+            let found = membership(&pools, &Labels::default());
+            assert_eq!(found.pool().map(|pool| pool.name.as_str()), Some(WORKER));
+        }
     }
 
     #[test]

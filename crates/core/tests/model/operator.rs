@@ -18,7 +18,7 @@ impl World {
         let done = object
             .current
             .filter(|_| object.current == object.desired && object.state == Some(NodeState::Done));
-        NodeFacts { done, observed: object.observed }
+        NodeFacts { done, observed: object.observed, unclaimed: false }
     }
 
     pub(crate) fn node_of(at: usize, object: &Object) -> Node {

@@ -30,7 +30,10 @@ fn asked(to: u32) -> Decision {
     let asked = Asked { mtu: Some(1400), migration };
     let settled = |bytes| Envelope::settled(size(bytes));
     let observed = Observed { epoch: 0, network: Some(settled(1400)), host: settled(1500) };
-    let nodes = BTreeMap::from([(name("a"), NodeFacts { done: Some(0), observed: Some(observed) })]);
+    let nodes = BTreeMap::from([(
+        name("a"),
+        NodeFacts { done: Some(0), observed: Some(observed), unclaimed: false },
+    )]);
     let probes = Probes::default();
     decide(
         &Record::settled(size(1400)),
@@ -64,7 +67,7 @@ fn nodes_are_counted_by_what_their_pods_run_at() {
     let record = Record::settled(size(1400)).with(Some(change));
     let at = |network: Option<Envelope>| {
         let observed = Observed { epoch: 1, network, host: Envelope::settled(size(9000)) };
-        NodeFacts { done: None, observed: Some(observed) }
+        NodeFacts { done: None, observed: Some(observed), unclaimed: false }
     };
     let settled = |bytes| at(Some(Envelope::settled(size(bytes))));
     let nodes = BTreeMap::from([
@@ -73,7 +76,7 @@ fn nodes_are_counted_by_what_their_pods_run_at() {
         (name("c"), settled(8900)),
         (name("d"), settled(1300)),
         (name("e"), at(None)),
-        (name("f"), NodeFacts { done: None, observed: None }),
+        (name("f"), NodeFacts::default()),
     ]);
     let since = Timestamp::from_second(940).unwrap();
     metrics.mtu(&record, &asked(8900), &nodes, Some(since));

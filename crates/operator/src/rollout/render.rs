@@ -15,7 +15,7 @@ use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
 use netferry_core::rollout::config::MachineConfig as Config;
 use netferry_core::rollout::merge::{Rendered, merge};
-use netferry_core::rollout::pool::{CONTROL_PLANE, Pool, WORKER};
+use netferry_core::rollout::pool::{Pool, WORKER};
 use netferry_core::rollout::sweep::unused;
 use netferry_translate::labels::labels;
 use netferry_translate::{machine_config, pool as pools};
@@ -27,10 +27,6 @@ use super::world::{Seen, World};
 use crate::report::{self, Told};
 use crate::round::RoundError;
 
-/// The label of control-plane nodes, and what it was called before.
-const CONTROL_PLANE_LABELS: [&str; 2] =
-    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
-
 impl Rollout {
     /// Makes the two pools every cluster has, where nobody made them. Whether it did.
     pub(super) async fn make_pools(&self, world: &World) -> Result<bool, RoundError> {
@@ -40,9 +36,9 @@ impl Rollout {
             return Ok(false);
         }
         let mut made = false;
-        for name in [CONTROL_PLANE, WORKER].into_iter().filter(|name| !there.contains(name)) {
+        for pool in pools::usual().into_iter().filter(|pool| !there.contains(pool.name_any().as_str())) {
+            let name = pool.name_any();
             info!(pool = name, "making a pool");
-            let pool = usual_pool(name);
             let api = Api::<MachineConfigPool>::all(self.client.clone());
             let params = report::made_by_us();
             let written = self.leadership.act(api.create(&params, &pool)).await;
@@ -215,21 +211,4 @@ fn is_rendered(config: &MachineConfig) -> bool {
 fn role(pool: &Pool) -> Option<String> {
     let takes = |role: &str| pool.takes(&Labels::from_iter([(ROLE_LABEL, role)]));
     [WORKER, &pool.name].into_iter().find(|role| takes(role)).map(str::to_owned)
-}
-
-fn usual_pool(name: &str) -> MachineConfigPool {
-    let [label, before] = CONTROL_PLANE_LABELS;
-    // Who is in the control plane is marked everywhere; who is not, only in some clusters.
-    let nodes = match name {
-        CONTROL_PLANE => json!([{ "key": label, "operator": "Exists" }]),
-        _ => json!([
-            { "key": label, "operator": "DoesNotExist" }, { "key": before, "operator": "DoesNotExist" },
-        ]),
-    };
-    let spec = json!({
-        "nodeSelector": { "matchExpressions": nodes },
-        "machineConfigSelector": { "matchLabels": { ROLE_LABEL: name } },
-    });
-    let spec = serde_json::from_value(spec).expect("it is the spec of a pool");
-    MachineConfigPool::new(name, spec)
 }

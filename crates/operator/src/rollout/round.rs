@@ -100,6 +100,9 @@ impl Rollout {
                 if self.make_pools(&world).await? || self.write_configs(&mut world, &record).await? {
                     return Ok(Some(SOON));
                 }
+            if record.change.is_some() {
+                world.tell_of_unclaimed();
+            }
             }
             if world.held.is_none() {
                 world.held = outcome.held;

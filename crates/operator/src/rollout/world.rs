@@ -85,12 +85,36 @@ impl World {
         let targets: BTreeMap<&str, Option<&String>> =
             self.pools.iter().map(|seen| (seen.pool.name.as_str(), seen.pool.target.as_ref())).collect();
         let epoch = |name: &String| machine_config::epoch(&self.configs.get(name)?.metadata).ok()?;
+        let pools = self.only_pools();
         let of = |seen: &Seen| {
             let node = &seen.machine.node;
             let target = seen.pool.as_deref().and_then(|pool| targets.get(pool).copied().flatten());
-            (node.name.clone(), translate::facts(&seen.machine, seen.traits.observed, target, epoch))
+            let facts = translate::facts(&seen.machine, seen.traits.observed, target, epoch);
+            let unclaimed = seen.pool.is_none() && pools::unclaimed(&pools, &node.labels);
+            (node.name.clone(), NodeFacts { unclaimed, ..facts })
         };
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
+    }
+
+    fn only_pools(&self) -> Vec<Pool> {
+        self.pools.iter().map(|seen| seen.pool.clone()).collect()
+    }
+
+    /// Says which nodes no pool selects: nobody tells them anything, and a change waits for them.
+    pub(super) fn tell_of_unclaimed(&mut self) {
+        let pools = self.only_pools();
+        let nodes = self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
+        let unclaimed =
+            nodes.filter(|seen| membership(&pools, &seen.machine.node.labels) == Membership::None);
+        let told = unclaimed.map(|seen| {
+            let name = &seen.machine.node.name;
+            let note = format!(
+                "no MachineConfigPool selects node {name}: it is not told the cluster's MTU, and the change waits for it; \
+                 give it a label that one selects"
+            );
+            Told::warning(seen.reference(), "SelectNodes", "NoPool", note)
+        });
+        self.told.extend(told.collect::<Vec<_>>());
     }
 
     /// What nodes found out about the ways between them, and what it means for a change.
@@ -147,7 +171,7 @@ impl Rollout {
         for object in listed.items {
             world.add_pool(object);
         }
-        let pools: Vec<Pool> = world.pools.iter().map(|seen| seen.pool.clone()).collect();
+        let pools = world.only_pools();
         for (object, traits) in news.nodes {
             world.add_node(object, traits, &pools);
         }

@@ -10,5 +10,6 @@ mod away;
 mod held;
 mod kills;
 mod moves;
+mod pools;
 mod probes;
 mod refusals;
