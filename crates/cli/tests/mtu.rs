@@ -1,6 +1,7 @@
 //! `netferry mtu` against a cluster whose nodes say what they run: what is planned, refused, asked for, held and taken back.
 
 mod common;
+mod following;
 
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +14,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams,
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
+use netferry_api::rollout::MachineConfigPool;
 use netferry_core::mtu::probe::Roll;
 use netferry_core::name::NodeName;
 use netferry_operator::lead::Timing;
@@ -184,24 +186,27 @@ type Narrow = (&'static str, &'static str, &'static str, u32);
 /// Every node reports that it has tried all others, and that packets of hosts of this size get through but on some ways.
 async fn found(api: &Api<Node>, width: u64, narrow: &[Narrow]) {
     let nodes = api.list(&ListParams::default()).await.expect("a list").items;
+    for node in &nodes {
+        let report = report(&nodes, &node.name_any(), 0, width, narrow);
+        annotate(api, &node.name_any(), json!({ "netferry.dev/mtu-probes": report.to_string() })).await;
+    }
+}
+
+/// What a node reports that has tried all others at an epoch.
+fn report(nodes: &[Node], from: &str, epoch: u64, width: u64, narrow: &[Narrow]) -> Value {
     let names: Vec<(NodeName, String)> = nodes
         .iter()
         .map(|node| (NodeName::new(node.name_any()).expect("a name"), node.uid().unwrap_or_default()))
         .collect();
     let roll = Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str())));
-    for (name, _) in &names {
-        let narrow = narrow.iter().filter(|(from, ..)| *from == name.as_str());
-        let narrow: Vec<Value> = narrow
-            .map(
-                |(_, to, way, passes)| json!({ "to": to, "way": way, "tried": passes + 1, "passes": passes }),
-            )
-            .collect();
-        let report = json!({
-            "epoch": 0, "roll": roll.to_string(), "narrow": narrow,
-            "widths": { "hosts-ipv4": width, "pods-ipv4": 1400 },
-        });
-        annotate(api, name.as_str(), json!({ "netferry.dev/mtu-probes": report.to_string() })).await;
-    }
+    let narrow = narrow.iter().filter(|(node, ..)| *node == from);
+    let narrow: Vec<Value> = narrow
+        .map(|(_, to, way, passes)| json!({ "to": to, "way": way, "tried": passes + 1, "passes": passes }))
+        .collect();
+    json!({
+        "epoch": epoch, "roll": roll.to_string(), "narrow": narrow,
+        "widths": { "hosts-ipv4": width, "pods-ipv4": 1400 },
+    })
 }
 
 async fn annotate(api: &Api<Node>, name: &str, annotations: Value) {
@@ -264,15 +269,7 @@ async fn what_cannot_be_is_refused_with_its_numbers_and_nothing_is_written() {
     cluster.operate().await;
     let before = cluster.asked().await;
     cluster.ready("b", "False").await;
-    let pod = json!({
-        "metadata": { "name": "web", "labels": { "app": "web" } },
-        "spec": { "nodeName": "a", "containers": [{ "name": "c", "image": "none" }] },
-    });
-    cluster.make::<Pod>(Some("default"), pod).await;
-    let selector = json!({ "matchLabels": { "app": "web" } });
-    let budget =
-        json!({ "metadata": { "name": "web" }, "spec": { "minAvailable": 1, "selector": selector } });
-    cluster.make::<PodDisruptionBudget>(Some("default"), budget).await;
+    kept_pod(&cluster, "web", "a").await;
     #[rustfmt::skip]
     let rows: [(&[&str], &str); 5] = [
         (&["--to", "100"], "576"),
@@ -297,6 +294,87 @@ async fn what_cannot_be_is_refused_with_its_numbers_and_nothing_is_written() {
     let answer =
         cluster.run(&with("apply", &UP, &[&accepted[..], &["--accept", "Budget/default/web"]].concat()));
     assert_eq!(answer.code, 0, "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_made_for_the_network_that_is_deployed() {
+    // What the operator's own says is what is asked for, and a running cluster stays what it is.
+    let cluster = Cluster::new(&["a"]).await;
+    let topology = |mode: &str| json!({ "metadata": { "annotations": { "netferry.dev/topology": mode } } });
+    let deployed = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "Network", "metadata": { "name": "cluster" }, "spec": {},
+    });
+    cluster.make::<ConfigNetwork>(None, deployed).await;
+    let configs = Api::<ConfigNetwork>::all(cluster.client.clone());
+    let networks = Api::<OperatorNetwork>::all(cluster.client.clone());
+    let params = PatchParams::default();
+    let status = Patch::Merge(json!({ "status": { "clusterNetworkMTU": 1400 } }));
+    configs.patch_status("cluster", &params, &status).await.expect("a status");
+    for (asked, runs, code) in [("single-node", "multi-node", 0), ("multi-node", "single-node", 3)] {
+        networks.patch("cluster", &params, &Patch::Merge(topology(asked))).await.expect("a network");
+        configs.patch("cluster", &params, &Patch::Merge(topology(runs))).await.expect("a network");
+        let answer = cluster.run(&with("plan", &UP, &[]));
+        assert_eq!(answer.code, code, "{runs}: {}{}", answer.out, answer.err);
+    }
+}
+
+/// A pod on a node, kept there by a budget.
+async fn kept_pod(cluster: &Cluster, name: &str, node: &str) {
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "app": name } },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "none" }] },
+    });
+    cluster.make::<Pod>(Some("default"), pod).await;
+    let selector = json!({ "matchLabels": { "app": name } });
+    let budget = json!({ "metadata": { "name": name }, "spec": { "minAvailable": 1, "selector": selector } });
+    cluster.make::<PodDisruptionBudget>(Some("default"), budget).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_run_another_system_speak_neither_for_nor_against_a_change() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    let labels = json!({ "kubernetes.io/os": "windows" });
+    cluster.make::<Node>(None, json!({ "metadata": { "name": "w", "labels": labels } })).await;
+    cluster.ready("w", "False").await;
+    kept_pod(&cluster, "web", "w").await;
+    let kept = cluster.json(&with("plan", &UP, &["-o", "json"]));
+    assert_eq!((&kept["restarts"], &kept["findings"]), (&json!(4), &json!([])));
+    let status = cluster.json(&["status", "-o", "json"]);
+    let names: Vec<&Value> =
+        status["nodes"].as_array().expect("nodes").iter().map(|node| &node["name"]).collect();
+    assert_eq!(names, ["a", "b"]);
+    let answer = cluster.run(&with("apply", &UP, &[]));
+    assert_eq!(answer.code, 0, "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_no_pool_selects_speaks_against_a_change() {
+    let cluster = Cluster::new(&["a", "b"]).await;
+    cluster.operate().await;
+    assert_eq!(cluster.run(&with("plan", &UP, &[])).code, 0, "pools that are not made are no obstacle");
+    let label = "node-role.kubernetes.io/worker";
+    let pool = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": { "name": "worker" },
+        "spec": { "nodeSelector": { "matchExpressions": [{ "key": label, "operator": "Exists" }] } },
+    });
+    cluster.make::<MachineConfigPool>(None, pool).await;
+    let labelled = Patch::Merge(json!({ "metadata": { "labels": { label: "" } } }));
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    nodes.patch("a", &PatchParams::default(), &labelled).await.expect("a label");
+    let answer = cluster.run(&with("apply", &UP, &[]));
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    assert!(answer.err.contains("(NoPool/b)") && !answer.err.contains("NoPool/a"), "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_budget_is_in_the_way_of_the_only_node_which_is_not_drained() {
+    let cluster = Cluster::new(&["a"]).await;
+    cluster.operate().await;
+    kept_pod(&cluster, "web", "a").await;
+    let kept = cluster.json(&with("plan", &UP, &["-o", "json"]));
+    assert_eq!(kept["findings"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -452,7 +530,7 @@ async fn a_change_is_asked_for_paused_resumed_and_taken_back() {
     assert!(again.err.contains("the MTU is being changed from 1400 to 8900"), "{}", again.err);
     let watched = cluster.run(&["watch", "--timeout", "1s"]);
     assert_eq!(watched.code, 4, "{}", watched.err);
-    assert!(watched.out.contains("PhaseOne     a waiting\n"), "{}", watched.out);
+    assert!(watched.out.contains("PhaseOne        a waiting\n"), "{}", watched.out);
     assert_eq!(cluster.run(&["pause"]).out, "paused: no further node is taken\n");
     let cancelled = "every node goes back to 1400 after netferry mtu resume: the change is paused\n";
     assert_eq!(cluster.run(&["cancel"]).out, cancelled);

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::overlay::annotations::{NetworkTopology, TopologyMode};
 use netferry_api::overlay::{
-    ClusterNetworkEntry, ConfigNetworkStatus, OperatorNetworkSpec, OvnKubernetesConfig,
+    ClusterNetworkEntry, ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, OvnKubernetesConfig,
 };
 use netferry_core::mtu::Mtu;
 use netferry_core::net::Family;
@@ -77,6 +77,12 @@ pub fn mode(annotations: Option<&BTreeMap<String, String>>) -> Result<Option<Mod
         TopologyMode::MultiNode => Mode::MultiNode,
         TopologyMode::SingleNode => Mode::SingleNode,
     }))
+}
+
+/// For how many nodes the network is that is deployed, as the cluster's `Network` says; what cannot be read was not said.
+pub fn deployed_mode(config: Option<&ConfigNetwork>) -> Mode {
+    let said = config.and_then(|config| config.metadata.annotations.as_ref());
+    mode(said).ok().flatten().unwrap_or_default()
 }
 
 /// The annotation that says it.

@@ -5,10 +5,12 @@
 
 mod edit;
 mod kept;
+mod news;
 mod plan;
 mod preflight;
 mod seen;
 mod status;
+mod tempo;
 mod underlay;
 mod verify;
 mod watch;

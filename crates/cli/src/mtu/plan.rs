@@ -24,7 +24,7 @@ use super::kept::Kept;
 use super::preflight::findings;
 use super::seen::Seen;
 use super::status::Status;
-use super::watch::{EVERY, follow};
+use super::watch::{EVERY, Followed, follow};
 use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::{self, Paint};
@@ -67,6 +67,7 @@ pub(super) struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 3 if it is refused, or the cluster is no longer as it was when the plan was made; nothing was changed then.
+With --wait, 1 if the change does not end at --to: it was turned around, by itself or by somebody.
 
 Examples:
   netferry mtu apply --to 8900 --host-to 9000 --unattended --wait
@@ -151,7 +152,7 @@ async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
 }
 
 /// How fast pools go; the nodes of no pool, one at a time.
-fn paces(seen: &Seen) -> Vec<Pace> {
+pub(super) fn paces(seen: &Seen) -> Vec<Pace> {
     let of = |name: Option<&str>| -> Vec<_> {
         let members = seen.nodes.iter().filter(|(_, node)| node.pool.as_deref() == name);
         members.map(|(name, _)| name.clone()).collect()
@@ -240,7 +241,10 @@ pub(super) async fn apply(
         nothing_against(plan.findings, &args.accept)?;
         if edit(client, &patch).await? {
             return match (args.wait, paused) {
-                (true, _) => follow(client, namespace, None, refused.as_deref(), format).await,
+                (true, _) => {
+                    let what = Followed { timeout: None, to: Some(args.target.to), refused };
+                    follow(client, namespace, &what, format).await
+                }
                 (false, true) => {
                     output::print("asked for, but paused: no node is taken until netferry mtu resume\n")
                 }

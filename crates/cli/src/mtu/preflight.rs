@@ -33,14 +33,11 @@ pub(super) async fn findings(client: &Client, seen: &Seen, change: &Change) -> R
 
 /// What nodes found out about the ways between them.
 fn ways(seen: &Seen) -> (Vec<Trouble>, Vec<NodeName>) {
-    let known = seen.known();
-    let uids = known.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
-    let reports: BTreeMap<_, _> =
-        known.iter().filter_map(|(name, known)| Some((name.clone(), known.report.clone()?))).collect();
+    let (uids, reports) = seen.reports();
     let troubles = reports.iter().flat_map(|(from, report)| trouble(from, report, &uids)).collect();
-    let epoch = |name: &NodeName| known.get(name)?.runs.map(|runs| runs.epoch);
+    let epoch = |name: &NodeName| seen.nodes.get(name)?.facts.observed.map(|observed| observed.epoch);
     // Of a node that says nothing at all that is what is said.
-    let spoke = |name: &NodeName| known[name].runs.is_some();
+    let spoke = |name: &NodeName| epoch(name).is_some();
     (troubles, untried(epoch, &uids, &reports).into_iter().filter(spoke).collect())
 }
 
@@ -57,10 +54,10 @@ fn of_node(node: &SeenNode) -> NodeReport {
     let drift = node_says.is_degraded().then(|| node_says.reason.clone());
     NodeReport {
         ready: node_says.is_ready(),
-        unclaimed: node.facts.unclaimed,
         observed: node.facts.observed,
         cards: cards.collect(),
         drift: drift.into_iter().chain(node.wrong.clone()).collect(),
+        unclaimed: node.facts.unclaimed,
     }
 }
 
@@ -86,6 +83,10 @@ fn of_pool(seen: &Seen, pool: &SeenPool) -> PoolReport {
 
 /// Budgets that allow no disruption now, with the pods they keep on nodes that would be drained.
 async fn budgets(client: &Client, seen: &Seen) -> Result<Vec<BudgetReport>, Failure> {
+    // The only node of a cluster is not drained.
+    if seen.nodes.len() == 1 {
+        return Ok(Vec::new());
+    }
     let all = ListParams::default();
     let api = Api::<PodDisruptionBudget>::all(client.clone());
     let exhausted = |budget: &PodDisruptionBudget| {

@@ -12,6 +12,7 @@ use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::Cluster;
 use netferry_core::mtu::plan::NodeFacts;
+use netferry_core::mtu::probe::Report;
 use netferry_core::mtu::probe::verify::Known;
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
@@ -30,6 +31,7 @@ pub(super) struct Seen {
     pub(super) network: OperatorNetwork,
     pub(super) cluster: Cluster,
     pub(super) record: Record,
+    /// Those that are told configurations, and waited for.
     pub(super) nodes: BTreeMap<NodeName, SeenNode>,
     pub(super) pools: Vec<SeenPool>,
 }
@@ -75,8 +77,8 @@ impl Seen {
     /// Reads the cluster.
     pub(super) async fn read(client: &Client, namespace: &str) -> Result<Seen, Failure> {
         let network = network(client).await?;
-        let nodes = networks::mode(network.metadata.annotations.as_ref()).map_err(anyhow::Error::new)?;
-        let cluster = translate::cluster(&network.spec, nodes.unwrap_or_default()).ok_or_else(|| {
+        let deployed = networks::deployed_mode(config(client).await?.as_ref());
+        let cluster = translate::cluster(&network.spec, deployed).ok_or_else(|| {
             anyhow!("Network.operator.openshift.io/cluster names a plugin that is not ours")
         })?;
         let record = record(client, namespace).await?;
@@ -98,18 +100,18 @@ impl Seen {
         let mut nodes = BTreeMap::new();
         for object in answer("listing nodes", Api::<Node>::all(client.clone()).list(&all)).await? {
             let (machine, wrong) = understood(&object);
-            let Some(machine) = machine else { continue };
+            let Some(machine) = machine.filter(|machine| machine.node.takes_part()) else { continue };
             let found = membership(&only, &machine.node.labels);
             let target = found.pool().and_then(|pool| pool.target.as_ref());
             // What cannot be read was not said; the node is waited for, and named.
             let observed = translate::observed(object.metadata.annotations.as_ref()).ok().flatten();
             let facts = translate::facts(&machine, observed, target, |name| epochs.get(name).copied());
+            let unclaimed = pools::unclaimed(&only, &machine.node.labels);
+            let facts = NodeFacts { unclaimed, ..facts };
             let pool = found.pool().map(|pool| pool.name.clone());
             nodes.insert(machine.node.name.clone(), SeenNode { object, machine, facts, pool, wrong });
         }
         Ok(Seen { network, cluster, record, nodes, pools: seen_pools })
-            let unclaimed = pools::unclaimed(&only, &machine.node.labels);
-            let facts = NodeFacts { unclaimed, ..facts };
     }
 
     /// Whether no node is taken, because somebody said so or said something that cannot be understood.
@@ -120,8 +122,14 @@ impl Seen {
 
     /// What is known of nodes, as decisions want it.
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
-        let waited_for = self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part());
-        waited_for.map(|(name, node)| (name.clone(), node.facts)).collect()
+        self.nodes.iter().map(|(name, node)| (name.clone(), node.facts)).collect()
+    }
+
+    /// Which object each node is, and what nodes found out about the ways between them.
+    pub(super) fn reports(&self) -> (BTreeMap<NodeName, String>, BTreeMap<NodeName, Report>) {
+        let known = self.known();
+        let uids = known.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
+        (uids, known.into_iter().filter_map(|(name, known)| Some((name, known.report?))).collect())
     }
 
     /// What nodes run, and what they found out about the ways between them.
@@ -135,8 +143,14 @@ impl Seen {
             };
             (name.clone(), known)
         };
-        self.nodes.iter().filter(|(_, node)| node.machine.node.takes_part()).map(of).collect()
+        self.nodes.iter().map(of).collect()
     }
+}
+
+/// The cluster's `Network`, if it was made already.
+async fn config(client: &Client) -> Result<Option<ConfigNetwork>, Failure> {
+    let api = Api::<ConfigNetwork>::all(client.clone());
+    answer("reading Network.config.openshift.io/cluster", api.get_opt(SINGLETON)).await
 }
 
 /// What is applied. Where no change was ever accepted, what is published is what runs.
@@ -146,9 +160,7 @@ pub(super) async fn record(client: &Client, namespace: &str) -> Result<Record, F
     if let Some(map) = answer(&format!("reading {object}"), api.get_opt(APPLIED)).await? {
         return Ok(translate::applied(&map).with_context(|| format!("{object}, {RECORD}"))?);
     }
-    let api = Api::<ConfigNetwork>::all(client.clone());
-    let config = answer("reading Network.config.openshift.io/cluster", api.get(SINGLETON)).await?;
-    let published = config.status.and_then(|status| status.cluster_network_mtu);
+    let published = config(client).await?.and_then(|config| config.status?.cluster_network_mtu);
     let published = published.ok_or_else(|| {
         anyhow!("Network.config.openshift.io/cluster does not say the MTU yet: is the operator running?")
     })?;

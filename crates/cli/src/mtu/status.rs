@@ -1,21 +1,28 @@
 //! `netferry mtu status`
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use clap::Args;
 use kube::Client;
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_core::mtu::Envelope;
-use netferry_core::mtu::plan::missing;
+use netferry_core::mtu::plan::{SpecEdit, missing};
+use netferry_core::mtu::probe::judge::judge;
 use netferry_core::mtu::record::Ends;
 use netferry_core::mtu::status::Phase;
 use netferry_core::rollout::progress::{Progress, progress};
+use netferry_translate::mtu::printed_edit;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::seen::{Seen, SeenNode};
 use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::{self, Paint};
+
+/// What the operator waits for that is an administrator's to do.
+const AWAITED: [&str; 2] = ["AwaitingFinish", "AwaitingRemoval"];
 
 /// Say how far a change of MTU is: phase, conditions, every node
 #[derive(Debug, Args)]
@@ -36,6 +43,11 @@ pub(super) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) change: Option<Change>,
     pub(super) conditions: Vec<Condition>,
+    /// Ways on which packets are lost that the change needs.
+    pub(super) losses: Vec<String>,
+    /// The edit of the operator's `Network` that is waited for, if one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) edit: Option<Value>,
     pub(super) nodes: Vec<Node>,
 }
 
@@ -123,7 +135,9 @@ impl Status {
             reason: one.reason.clone().unwrap_or_default(),
             message: one.message.clone().unwrap_or_default(),
         });
-        Status {
+        let (uids, reports) = seen.reports();
+        let probes = judge(record, &uids, &reports);
+        let mut status = Status {
             phase: Phase::of(record, arrived).name(),
             mtu: record.published().bytes(),
             epoch: record.epoch,
@@ -131,17 +145,44 @@ impl Status {
                 .change
                 .map(|change| Change { network: change.network.into(), machine: change.host.into() }),
             conditions: conditions.collect(),
+            losses: probes.failed.iter().chain(&probes.losing).map(ToString::to_string).collect(),
+            edit: None,
             nodes,
-        }
+        };
+        let awaited = status.held().is_some_and(|held| AWAITED.contains(&held.reason.as_str()));
+        let finish = || printed_edit(&SpecEdit::Finish(record.published()), &seen.network.spec);
+        status.edit = awaited.then(|| json!({ "spec": finish() }));
+        status
+    }
+
+    fn holding(&self, kind: MtuConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.kind == kind.as_str() && one.status == "True")
     }
 
     /// What is refused, if something is.
     pub(super) fn refused(&self) -> Option<&str> {
-        let refused = MtuConditionType::Refused.as_str();
-        self.conditions
-            .iter()
-            .find(|one| one.kind == refused && one.status == "True")
-            .map(|one| one.message.as_str())
+        self.holding(MtuConditionType::Refused).map(|one| one.message.as_str())
+    }
+
+    /// What it waits for that does not come by itself.
+    pub(super) fn held(&self) -> Option<&Condition> {
+        self.holding(MtuConditionType::Held)
+    }
+
+    /// What the operator says of the change while it is under way.
+    pub(super) fn in_progress(&self) -> Option<&Condition> {
+        self.holding(MtuConditionType::InProgress)
+    }
+
+    /// How to make the edit that is waited for.
+    pub(super) fn go_on(&self) -> Option<String> {
+        let edit = self.edit.as_ref()?;
+        Some(format!("kubectl patch network.operator.openshift.io cluster --type merge -p '{edit}'"))
+    }
+
+    /// Which nodes are where they are told to be.
+    pub(super) fn there(&self) -> BTreeSet<String> {
+        self.nodes.iter().filter(|node| node.arrived).map(|node| node.name.clone()).collect()
     }
 
     /// In one line.
@@ -166,6 +207,9 @@ impl Status {
         for Condition { kind, status, reason, message } in &self.conditions {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{kind:20} {status:5}  {reason}: {message}");
+        }
+        if let Some(command) = self.go_on() {
+            let _ = writeln!(text, "go on with: {command}");
         }
         let rows: Vec<[String; 6]> = self.nodes.iter().map(Node::row).collect();
         let head = ["NODE", "POOL", "PROGRESS", "PODS", "HOST", ""].map(str::to_owned);

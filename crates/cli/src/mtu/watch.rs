@@ -1,15 +1,18 @@
 //! `netferry mtu watch`
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use kube::Client;
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::news::News;
+use super::plan::paces;
 use super::seen::Seen;
-use super::status::{Node, Status, ended};
+use super::status::{Status, ended};
+use super::tempo::{Tempo, about};
 use crate::args::Format;
 use crate::exit::Failure;
 use crate::line::Line;
@@ -24,10 +27,13 @@ const UNANSWERED: Duration = Duration::from_secs(1800);
 
 /// Follow a change of MTU until it has ended
 ///
-/// Prints a line whenever a node moves on; with -o json, the whole status as one line whenever it changes.
+/// Prints a line whenever a node moves on, packets are lost, or it waits for something that does not come by itself; and
+/// how far it is, what is lost and how long it may still take. With -o json, the whole status as one line whenever it
+/// changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 when the change has ended, 3 if what is asked is refused, 4 after --timeout; the change goes on.
+Exit codes: 0 when the change has ended where it was going when the watch began, 1 if it was turned around meanwhile,
+3 if what is asked is refused, 4 after --timeout; the change goes on then.
 
 Examples:
   netferry mtu watch
@@ -38,27 +44,47 @@ pub(super) struct WatchArgs {
     timeout: Option<Duration>,
 }
 
+/// What is followed.
+pub(super) struct Followed {
+    /// Until when at most.
+    pub(super) timeout: Option<Duration>,
+    /// The MTU it shall end at; where nobody says so, the one it goes to when it is first seen.
+    pub(super) to: Option<u32>,
+    /// What was refused before the change was asked for, which the operator may not have taken back yet.
+    pub(super) refused: Option<String>,
+}
+
+/// A status, as a line of JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Now<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_left: Option<u64>,
+}
+
 pub(super) async fn watch(
     client: &Client,
     namespace: &str,
     args: &WatchArgs,
     format: Format,
 ) -> Result<(), Failure> {
-    follow(client, namespace, args.timeout, None, format).await
+    let what = Followed { timeout: args.timeout, to: None, refused: None };
+    follow(client, namespace, &what, format).await
 }
 
-/// Follows a change until it has ended, or is refused. `refused` is what was refused before the change was asked for, which
-/// the operator may not have taken back yet.
+/// Follows a change until it has ended, or is refused.
 pub(super) async fn follow(
     client: &Client,
     namespace: &str,
-    timeout: Option<Duration>,
-    refused: Option<&str>,
+    what: &Followed,
     format: Format,
 ) -> Result<(), Failure> {
+    let (timeout, mut goal, refused) = (what.timeout, what.to, what.refused.as_deref());
     let began = Instant::now();
-    let (mut line, mut last, mut known) = (Line::new(), None, BTreeMap::new());
-    let mut answered = None;
+    let (mut line, mut news, mut tempo) = (Line::new(), News::default(), Tempo::new());
+    let (mut last, mut answered) = (None, None);
     loop {
         let seen = match (Seen::read(client, namespace).await, answered) {
             (Ok(seen), _) => seen,
@@ -76,12 +102,20 @@ pub(super) async fn follow(
         };
         answered = Some(Instant::now());
         let status = Status::of(&seen);
+        if !ended(&seen) {
+            goal = goal.or_else(|| Some(asked_for(&seen).unwrap_or(status.mtu)));
+        }
+        let left = tempo.left(Instant::now(), &seen.record, &status.there(), &paces(&seen));
+        let left = left.filter(|_| status.held().is_none());
         if last.as_ref() != Some(&status) {
+            // Also where nobody reads it: it is what explains the end.
+            let news = news.of(&status, goal);
+            line.clear();
             match format {
-                Format::Table => told(&status, &mut known, &line)?,
+                Format::Table => output::print(&news.concat())?,
                 Format::Json | Format::Yaml => {
-                    line.clear();
-                    let text = serde_json::to_string(&status).context("writing the status as JSON")?;
+                    let now = Now { status: &status, seconds_left: left.map(|left| left.as_secs()) };
+                    let text = serde_json::to_string(&now).context("writing the status as JSON")?;
                     output::print(&(text + "\n"))?;
                 }
             }
@@ -93,16 +127,45 @@ pub(super) async fn follow(
         }
         if ended(&seen) {
             line.clear();
+            let said = outcome(goal, &status, &news)?;
             return match format {
-                Format::Table => output::print(&format!("{}\n", status.summary())),
+                Format::Table => output::print(&format!("{said}\n")),
                 Format::Json | Format::Yaml => Ok(()),
             };
         }
-        line.show_since(&status.summary(), seconds(began));
+        line.show_since(&progress(&status, left), seconds(began));
         give_up_after(timeout, began, &line, &format!("still under way: {}", status.summary()))?;
         last = Some(status);
         sleep(EVERY).await;
     }
+}
+
+/// What is said at the end of a change that was to end at `goal`; nothing was under way where there is none.
+fn outcome(goal: Option<u32>, status: &Status, news: &News) -> Result<String, Failure> {
+    match (goal, status.mtu) {
+        (None, _) => Ok(status.summary()),
+        (Some(goal), mtu) if goal == mtu => Ok(format!("the change has ended; the MTU of pods is {mtu}")),
+        (Some(goal), mtu) => {
+            let why = news.why();
+            Err(Failure::Failed(anyhow!("the change went back: the MTU of pods is {mtu}, not {goal}; {why}")))
+        }
+    }
+}
+
+/// The pods' MTU that is asked for, which what is applied follows.
+fn asked_for(seen: &Seen) -> Option<u32> {
+    seen.network.spec.migration.as_ref()?.mtu.as_ref()?.network.as_ref()?.to
+}
+
+/// How far it is, in one line.
+fn progress(status: &Status, left: Option<Duration>) -> String {
+    let lost = match status.losses.len() {
+        0 => "no losses seen".into(),
+        1 => "packets are lost on one way".into(),
+        ways => format!("packets are lost on {ways} ways"),
+    };
+    let left = left.map(|left| format!(", {}", about(left))).unwrap_or_default();
+    format!("{}, {lost}{left}", status.summary())
 }
 
 fn seconds(since: Instant) -> f64 {
@@ -127,18 +190,6 @@ fn passes(failure: &Failure) -> bool {
                 || matches!(error, kube::Error::Api(status) if matches!(status.code, 429 | 500..))
         }),
     }
-}
-
-/// Says which nodes moved on since they were known.
-fn told(status: &Status, known: &mut BTreeMap<String, String>, line: &Line) -> Result<(), Failure> {
-    for Node { name, progress, .. } in &status.nodes {
-        let Some(progress) = progress else { continue };
-        if known.insert(name.clone(), progress.clone()).as_ref() != Some(progress) {
-            line.clear();
-            output::print(&format!("{:12} {name} {progress}\n", status.phase))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -93,17 +93,38 @@ pub fn outline(
         });
         PhaseOutline { stage, nodes: nodes.collect() }
     });
-    let rounds = |phase: &PhaseOutline| {
-        let of = |pool: &Pace| {
-            let restarting =
-                pool.nodes.iter().filter(|name| phase.nodes.get(*name).is_some_and(|n| n.restarts));
-            restarting.count().div_ceil(pool.at_once.max(1))
-        };
-        pools.iter().map(of).max().unwrap_or(0)
-    };
-    let rounds: usize = phases.iter().map(rounds).sum();
-    let estimate = restart.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+    let of_phase =
+        |phase: &PhaseOutline| rounds(pools, |name| phase.nodes.get(name).is_some_and(|node| node.restarts));
+    let estimate = times(restart, phases.iter().map(of_phase).sum());
     Outline { epoch: record.epoch, change, phases: phases.into(), estimate }
+}
+
+/// How many rounds of restarts it takes until these have restarted. Pools go beside each other, so the slowest counts.
+pub fn rounds(pools: &[Pace], restarts: impl Fn(&NodeName) -> bool) -> usize {
+    let of = |pool: &Pace| {
+        let restarting = pool.nodes.iter().filter(|name| restarts(name));
+        restarting.count().div_ceil(pool.at_once.max(1))
+    };
+    pools.iter().map(of).max().unwrap_or(0)
+}
+
+/// How much longer a change that is under way takes, if every round of restarts takes as long as is said; `there` says
+/// which nodes are where they are told to be.
+pub fn left(
+    change: &Change,
+    there: impl Fn(&NodeName) -> bool,
+    pools: &[Pace],
+    restart: Duration,
+) -> Duration {
+    let next = match change.stage {
+        Stage::Spreading { .. } => rounds(pools, |_| true),
+        Stage::Settling | Stage::Returning => 0,
+    };
+    times(restart, rounds(pools, |name| !there(name)) + next)
+}
+
+fn times(restart: Duration, rounds: usize) -> Duration {
+    restart.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
 }
 
 /// Why an outline that was kept is no longer what would happen.
@@ -221,6 +242,24 @@ mod tests {
         );
         assert_eq!(outline.restarts(), 6);
         assert_eq!(outline.estimate, Duration::from_secs(240), "two rounds in each of two phases");
+    }
+
+    #[test]
+    fn what_is_left_are_the_nodes_that_are_not_there_and_the_phase_to_come() {
+        let pools = [Pace {
+            nodes: nodes(&[("a", 1500), ("b", 1500), ("c", 1500)]).into_keys().collect(),
+            at_once: 2,
+        }];
+        let of = |stage, there: &[&str]| {
+            let change = Change { stage, ..change((1400, 8900), (1500, 9000)) };
+            let there = |name: &NodeName| there.contains(&name.as_str());
+            left(&change, there, &pools, Duration::from_secs(60)).as_secs()
+        };
+        assert_eq!(of(Stage::Spreading { finish: false }, &[]), 240);
+        assert_eq!(of(Stage::Spreading { finish: false }, &["a"]), 180);
+        assert_eq!(of(Stage::Spreading { finish: true }, &["a", "b", "c"]), 120);
+        assert_eq!(of(Stage::Settling, &[]), 120);
+        assert_eq!(of(Stage::Returning, &["a", "b", "c"]), 0);
     }
 
     #[test]

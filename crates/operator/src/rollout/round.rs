@@ -66,8 +66,7 @@ impl Rollout {
             }
             let facts = world.facts();
             let probes = world.probes(&record);
-            let deployed = config.as_ref().and_then(|config| config.metadata.annotations.as_ref());
-            let deployed = networks::mode(deployed).ok().flatten().unwrap_or_default();
+            let deployed = networks::deployed_mode(config.as_ref());
             let Some(outcome) = mtu::think(&record, &network, deployed, &facts, &probes) else {
                 return Ok(None);
             };
@@ -100,9 +99,9 @@ impl Rollout {
                 if self.make_pools(&world).await? || self.write_configs(&mut world, &record).await? {
                     return Ok(Some(SOON));
                 }
+            }
             if record.change.is_some() {
                 world.tell_of_unclaimed();
-            }
             }
             if world.held.is_none() {
                 world.held = outcome.held;

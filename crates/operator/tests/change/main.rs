@@ -4,8 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod apart;
 mod alone;
+mod apart;
 mod away;
 mod held;
 mod kills;
