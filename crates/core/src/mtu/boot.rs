@@ -13,6 +13,8 @@ pub struct Saved {
     pub original: Mtu,
     /// What the host's own configuration said, if it said anything.
     pub configured: Option<Mtu>,
+    /// The rendering by which the node last sent what it carried: one end of the change, and which.
+    pub settled: Option<u64>,
 }
 
 /// What is found at boot.
@@ -68,7 +70,8 @@ pub struct Booted {
 pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     let untold = HostFile::default();
     let file = facts.file.unwrap_or(&untold);
-    let saved = facts.saved.unwrap_or(Saved { original: facts.uplink, configured: facts.configured });
+    let found = Saved { original: facts.uplink, configured: facts.configured, settled: None };
+    let saved = facts.saved.unwrap_or(found);
     let changing = changes_hosts(file);
     let mut steps = Vec::new();
     if changing && facts.saved.is_none() {
@@ -85,14 +88,31 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
         }
         own = target;
     }
-    let host = file.host(saved.original).unwrap_or(Envelope::settled(facts.uplink));
+    let stranded = !changing && facts.saved.is_some_and(|saved| is_stranded(&saved, file));
+    let host = match file.host(saved.original) {
+        Some(host) => host,
+        None if stranded => Envelope::spanning(saved.original, own),
+        None => Envelope::settled(facts.uplink),
+    };
     // Also where nothing differs: a run of this that was cut off may have left pins behind.
     steps.push(BootStep::Run(host));
+    let settled = host.pin().is_none().then_some(file.epoch);
+    if changing && settled != saved.settled {
+        steps.push(BootStep::Save(Saved { settled, ..saved }));
+    }
+    let original = if stranded { saved.original } else { original };
     steps.push(BootStep::Record(Booted { epoch: file.epoch, network: file.network, host, own, original }));
-    if !changing && facts.saved.is_some() {
+    if !changing && facts.saved.is_some() && host.pin().is_none() {
         steps.push(BootStep::Forget);
     }
     steps
+}
+
+/// Whether a change ended that the node was on its way through, and nobody told it at which end: its object was not there
+/// meanwhile. It then holds both, for it cannot know which the others are at. By a file of somebody's own, which counts
+/// no renderings, hosts end at the target.
+fn is_stranded(saved: &Saved, file: &HostFile) -> bool {
+    file.epoch > 0 && saved.settled.is_none_or(|settled| settled + 1 != file.epoch)
 }
 
 /// Whether a node that runs `booted` must restart to run by `file`.
@@ -102,7 +122,8 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     let network = file.network.is_some() && file.network != booted.network;
     let host = match file.host(booted.original) {
         Some(run) => run != booted.host,
-        None => booted.host.pin().is_some(),
+        // What is told by a rendering after the end of a change is no reason to let go: see `is_stranded`.
+        None => booted.host.pin().is_some() && file.epoch == 0,
     };
     network || host || file.keeps().is_some_and(|target| target != booted.own)
 }
@@ -139,7 +160,7 @@ pub fn catch_up(booted: &Booted, file: &HostFile) -> Option<CatchUp> {
     if booted.epoch == file.epoch || needs_restart(booted, file) {
         return None;
     }
-    let forget = !changes_hosts(file);
+    let forget = !changes_hosts(file) && booted.host.pin().is_none();
     let original = if forget { booted.host.carries() } else { booted.original };
     Some(CatchUp { booted: Booted { epoch: file.epoch, original, ..*booted }, forget })
 }
@@ -218,8 +239,8 @@ mod tests {
     fn a_change_that_ended_leaves_the_target_and_forgets_the_original() {
         for (network, host) in [UP, DOWN] {
             let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
-            for stage in [Stage::Spreading { finish: true }, Stage::Settling] {
-                disk.boot(Some(&HostFile::of(&record(1, stage, network, host).rendering())), 9);
+            for (epoch, stage) in [(1, Stage::Spreading { finish: true }), (2, Stage::Settling)] {
+                disk.boot(Some(&HostFile::of(&record(epoch, stage, network, host).rendering())), 9);
                 assert!(disk.saved.is_some(), "kept until the change has ended everywhere");
             }
             let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
@@ -261,6 +282,44 @@ mod tests {
                 let mut disk = Host { default: mtu(own), configured: None, saved: None };
                 let booted = disk.boot(Some(&returning), 9).unwrap();
                 assert_eq!((booted.host, booted.own), (Envelope::settled(mtu(host.0)), mtu(host.0)));
+            }
+        }
+    }
+
+    /// Its object is removed in the middle of a change and made again when that has ended: it cannot know at which end.
+    #[test]
+    fn a_host_that_missed_the_end_of_a_change_is_safe_beside_both_ends_until_the_next() {
+        let ended = |at: u32, epoch| HostFile::of(&Record { epoch, ..Record::settled(mtu(at)) }.rendering());
+        for (network, host) in [UP, DOWN] {
+            let spreading =
+                HostFile::of(&record(1, Stage::Spreading { finish: true }, network, host).rendering());
+            let settling = HostFile::of(&record(2, Stage::Settling, network, host).rendering());
+            let span = Ends { from: mtu(host.0), to: mtu(host.1) }.span();
+            for (seen, at, epoch) in [
+                (vec![&spreading], network.0, 3),
+                (vec![&spreading], network.1, 3),
+                // It was there for phase two, but not for the way back.
+                (vec![&spreading, &settling], network.0, 5),
+            ] {
+                let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
+                for file in seen {
+                    disk.boot(Some(file), 9);
+                }
+                let end = ended(at, epoch);
+                for upto in [0, 1, 2, 9, 9] {
+                    if let Some(booted) = disk.boot(Some(&end), upto) {
+                        assert_eq!((booted.host, booted.original), (span, mtu(host.0)));
+                        assert!(!needs_restart(&booted, &end), "again and again");
+                        assert_eq!(
+                            catch_up(&Booted { epoch: 2, ..booted }, &end).map(|c| c.forget),
+                            Some(false)
+                        );
+                    }
+                }
+                // Somebody gives it back what it had.
+                disk.configured = Some(mtu(host.0));
+                assert_eq!(disk.boot(Some(&end), 9).unwrap().host, Envelope::settled(mtu(host.0)));
+                assert_eq!(disk.saved, None);
             }
         }
     }
