@@ -91,7 +91,7 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     let stranded = !changing && facts.saved.is_some_and(|saved| is_stranded(&saved, file));
     let host = match file.host(saved.original) {
         Some(host) => host,
-        None if stranded => Envelope::spanning(saved.original, own),
+        None if stranded => left_at(Envelope::spanning(saved.original, own), file.network),
         None => Envelope::settled(facts.uplink),
     };
     // Also where nothing differs: a run of this that was cut off may have left pins behind.
@@ -106,6 +106,18 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
         steps.push(BootStep::Forget);
     }
     steps
+}
+
+/// The least that wraps a packet of a pod.
+const HEADERS: u32 = 58;
+
+/// What a stranded host runs at whose change led over this span: pods that do not fit the smaller end say that it ended at
+/// the larger one.
+fn left_at(span: Envelope, pods: Option<Envelope>) -> Envelope {
+    match pods.is_some_and(|pods| pods.sends().bytes() + HEADERS > span.sends().bytes()) {
+        true => Envelope::settled(span.carries()),
+        false => span,
+    }
 }
 
 /// Whether a change ended that the node was on its way through, and nobody told it at which end: its object was not there
@@ -295,11 +307,11 @@ mod tests {
                 HostFile::of(&record(1, Stage::Spreading { finish: true }, network, host).rendering());
             let settling = HostFile::of(&record(2, Stage::Settling, network, host).rendering());
             let span = Ends { from: mtu(host.0), to: mtu(host.1) }.span();
+            let (small, large) = (network.0.min(network.1), network.0.max(network.1));
             for (seen, at, epoch) in [
-                (vec![&spreading], network.0, 3),
-                (vec![&spreading], network.1, 3),
+                (vec![&spreading], small, 3),
                 // It was there for phase two, but not for the way back.
-                (vec![&spreading, &settling], network.0, 5),
+                (vec![&spreading, &settling], small, 5),
             ] {
                 let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
                 for file in seen {
@@ -316,6 +328,10 @@ mod tests {
                         );
                     }
                 }
+                // Pods that fit only one end say which it is.
+                let mut other = disk;
+                let booted = other.boot(Some(&ended(large, epoch)), 9).unwrap();
+                assert_eq!((booted.host, other.saved), (Envelope::settled(span.carries()), None));
                 // Somebody gives it back what it had.
                 disk.configured = Some(mtu(host.0));
                 assert_eq!(disk.boot(Some(&end), 9).unwrap().host, Envelope::settled(mtu(host.0)));
