@@ -5,6 +5,7 @@
 
 use super::file::HostFile;
 use super::{Envelope, Mtu};
+use crate::overlay::topology::GENEVE_OVERHEAD_V4;
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -108,13 +109,10 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     steps
 }
 
-/// The least that wraps a packet of a pod.
-const HEADERS: u32 = 58;
-
 /// What a stranded host runs at whose change led over this span: pods that do not fit the smaller end say that it ended at
 /// the larger one.
 fn left_at(span: Envelope, pods: Option<Envelope>) -> Envelope {
-    match pods.is_some_and(|pods| pods.sends().bytes() + HEADERS > span.sends().bytes()) {
+    match pods.is_some_and(|pods| pods.sends().bytes() + GENEVE_OVERHEAD_V4 > span.sends().bytes()) {
         true => Envelope::settled(span.carries()),
         false => span,
     }
