@@ -40,8 +40,6 @@ struct WireSaved {
     original: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     configured: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    settled: Option<u64>,
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -107,8 +105,7 @@ pub fn saved(disk: &Disk) -> Result<Option<Saved>, SavedError> {
     let Some(text) = disk.read(SAVED)? else { return Ok(None) };
     let read = || {
         let wire: WireSaved = serde_json::from_slice(&text)?;
-        let configured = wire.configured.map(mtu).transpose()?;
-        Ok(Saved { original: mtu(wire.original)?, configured, settled: wire.settled })
+        Ok(Saved { original: mtu(wire.original)?, configured: wire.configured.map(mtu).transpose()? })
     };
     read().map(Some).map_err(SavedError::Unreadable)
 }
@@ -118,9 +115,7 @@ pub fn saved(disk: &Disk) -> Result<Option<Saved>, SavedError> {
 /// # Errors
 /// If it cannot be written.
 pub fn save(disk: &Disk, saved: &Saved) -> Result<(), DiskError> {
-    let Saved { original, configured, settled } = saved;
-    let wire =
-        WireSaved { original: original.bytes(), configured: configured.map(Mtu::bytes), settled: *settled };
+    let wire = WireSaved { original: saved.original.bytes(), configured: saved.configured.map(Mtu::bytes) };
     let contents = serde_json::to_vec(&wire).expect("numbers are JSON");
     disk.replace(SAVED, contents, 0o600)
 }
@@ -214,7 +209,7 @@ mod tests {
         let disk = Disk::open(dir.path()).unwrap();
         assert_eq!(saved(&disk).unwrap(), None);
         for configured in [None, Some(size(1500))] {
-            let kept = Saved { original: size(1500), configured, settled: configured.map(|_| 4) };
+            let kept = Saved { original: size(1500), configured };
             save(&disk, &kept).unwrap();
             assert_eq!(saved(&disk).unwrap(), Some(kept));
         }

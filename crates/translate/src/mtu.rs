@@ -228,6 +228,8 @@ struct WireRecord {
     mtu: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     change: Option<WireChange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hosts: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -293,7 +295,8 @@ pub fn record(text: &str) -> Result<Record, NotARecord> {
             back: wire.back,
         }),
     };
-    Ok(Record { epoch: wire.epoch, mtu: Mtu::new(wire.mtu)?, change })
+    let hosts = wire.hosts.map(Mtu::new).transpose()?;
+    Ok(Record { epoch: wire.epoch, mtu: Mtu::new(wire.mtu)?, change, hosts })
 }
 
 /// Writes what is applied.
@@ -310,7 +313,8 @@ pub fn printed_record(record: &Record) -> String {
         },
         back,
     });
-    let wire = WireRecord { version: VERSION, epoch: record.epoch, mtu: record.mtu.bytes(), change };
+    let (mtu, hosts) = (record.mtu.bytes(), record.hosts.map(Mtu::bytes));
+    let wire = WireRecord { version: VERSION, epoch: record.epoch, mtu, change, hosts };
     serde_json::to_string(&wire).expect("numbers and names are JSON")
 }
 

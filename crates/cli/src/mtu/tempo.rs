@@ -75,7 +75,7 @@ mod tests {
     fn record(epoch: u64, stage: Stage) -> Record {
         let ends = |from, to| Ends { from: Mtu::new(from).unwrap(), to: Mtu::new(to).unwrap() };
         let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
-        Record { epoch, mtu: Mtu::new(1400).unwrap(), change: Some(change) }
+        Record { epoch, change: Some(change), ..Record::settled(Mtu::new(1400).unwrap()) }
     }
 
     #[test]

@@ -68,7 +68,7 @@ async fn obey_once(client: &Client, narrow: Narrow, back: bool) -> Option<()> {
 fn observed(record: &Record, node: &Node) -> Option<String> {
     let told = record.rendering();
     let host = match told.host {
-        HostRendering::Own => translate::observed(node.metadata.annotations.as_ref()).ok()??.host,
+        HostRendering::Own { .. } => translate::observed(node.metadata.annotations.as_ref()).ok()??.host,
         HostRendering::Towards { run, .. } => run,
         HostRendering::At(mtu) => Envelope::settled(mtu),
     };

@@ -49,6 +49,16 @@ pub enum NotYet {
         /// What they need.
         needs: u32,
     },
+    /// The host is smaller than the last change left the others: what they send does not fit it.
+    #[error(
+        "the host's uplink has MTU {host}, the last change left the other hosts at {others}: raise it, or change the MTU of all"
+    )]
+    HostSmaller {
+        /// What the host has.
+        host: Mtu,
+        /// What the others have.
+        others: Mtu,
+    },
 }
 
 /// A node whose agent wants to serve pods.
@@ -88,22 +98,33 @@ pub fn admit(arrival: &Arrival) -> Admit {
     if !goes {
         return Admit::Wait(NotYet::Pods { runs: network, cluster: rendering.network });
     }
+    let Booted { host, .. } = *booted;
     let run = match rendering.host {
-        HostRendering::Own => None,
+        // While there is no change hosts are their owners'; but who comes now may have missed where the last one led.
+        HostRendering::Own { others } => others.filter(|_| newcomer).map(Envelope::settled),
         HostRendering::Towards { run, .. } => Some(run),
         HostRendering::At(mtu) => Some(Envelope::settled(mtu)),
     };
-    if let (Some(run), Some(anchor)) = (run, host_anchor) {
-        let goes = if newcomer { booted.host.covers(run) } else { booted.host.holds(anchor) };
-        if !goes {
-            return Admit::Wait(NotYet::Host { runs: booted.host, cluster: run });
-        }
+    let goes = |run: &Envelope| match host_anchor {
+        Some(anchor) if !newcomer => host.holds(anchor),
+        Some(_) | None => host.covers(*run),
+    };
+    // A host that is too small for what there is without a change is raised by no configuration of ours.
+    let (smaller, other) = match run.filter(|run| !goes(run)) {
+        Some(run) if host_anchor.is_none() && host.carries() < run.carries() => (Some(run.carries()), None),
+        other => (None, other),
+    };
+    if let Some(cluster) = other {
+        return Admit::Wait(NotYet::Host { runs: host, cluster });
     }
     let needs = network.carries().bytes() + headers;
-    if booted.host.carries().bytes() < needs {
-        return Admit::Wait(NotYet::HostTooSmall { host: booted.host.carries(), network, needs });
+    if host.carries().bytes() < needs {
+        return Admit::Wait(NotYet::HostTooSmall { host: host.carries(), network, needs });
     }
-    Admit::Serve(network)
+    match smaller {
+        Some(others) => Admit::Wait(NotYet::HostSmaller { host: host.carries(), others }),
+        None => Admit::Serve(network),
+    }
 }
 
 /// What a node serves at when there is nobody to ask: what it booted with, as long as that holds what was applied when it
@@ -130,7 +151,7 @@ mod tests {
     fn record(epoch: u64, stage: Stage) -> Record {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };
         let change = Change { network: ends(NETWORK), host: ends(HOST), stage, back: false };
-        Record { epoch, mtu: mtu(NETWORK.0), change: Some(change) }
+        Record { epoch, change: Some(change), ..Record::settled(mtu(NETWORK.0)) }
     }
 
     #[test]
@@ -150,6 +171,7 @@ mod tests {
         let (fresh, jumbo) = (runs(None, (1500, 1500)), runs(None, (9000, 9000)));
         let (old, new) = (runs(Some((1400, 1400)), (1500, 1500)), runs(Some((8900, 8900)), (9000, 9000)));
         let both = runs(Some(network), host);
+        let (smaller, ended) = (runs(None, (1460, 1460)), record(2, Stage::Returning).ended());
         type Row = (Booted, Record, bool, Option<(u32, u32)>);
         let rows: &[Row] = &[
             (fresh, idle, true, Some((1400, 1400))),
@@ -169,6 +191,14 @@ mod tests {
             (new, settling, false, Some((8900, 8900))),
             (new, spreading, false, None),
             (new, idle, false, None),
+            // Where hosts were taken to 1500 once, who comes holds that; who was there is its owner's.
+            (jumbo, ended, true, None),
+            (jumbo, ended, false, Some((1400, 1400))),
+            (runs(None, host), ended, true, Some((1400, 1400))),
+            (fresh, ended, true, Some((1400, 1400))),
+            (smaller, ended, true, None),
+            (smaller, ended, false, Some((1400, 1400))),
+            (fresh, record(2, Stage::Settling).ended(), true, None),
         ];
         for (booted, record, newcomer, serves) in rows {
             let arrival = Arrival { booted, record, headers: 58, newcomer: *newcomer, told: false };
@@ -184,6 +214,36 @@ mod tests {
             );
             assert_eq!(admit(&Arrival { told: true, ..arrival }), Admit::Wait(NotYet::Told));
         }
+    }
+
+    #[test]
+    fn a_host_that_does_not_go_with_where_the_last_change_led_is_told_what_helps() {
+        let says = |host: u32, ended: Stage| {
+            let (network, host) = (None, mtu(host));
+            let booted =
+                Booted { epoch: 0, network, host: Envelope::settled(host), own: host, original: host };
+            let record = record(2, ended).ended();
+            let arrival =
+                Arrival { booted: &booted, record: &record, headers: 58, newcomer: true, told: false };
+            match admit(&arrival) {
+                Admit::Wait(why) => why.to_string(),
+                Admit::Serve(_) => String::new(),
+            }
+        };
+        assert_eq!(
+            says(9000, Stage::Returning),
+            "the host's uplink runs at 9000, the cluster's at 1500; the node must take its configuration first"
+        );
+        assert_eq!(
+            says(1460, Stage::Returning),
+            "the host's uplink has MTU 1460, the last change left the other hosts at 1500: raise it, or change the MTU of all"
+        );
+        // What pods need is said first: raised to that it is large enough for them, and told of the rest.
+        assert_eq!(
+            says(1500, Stage::Settling),
+            "the host's uplink has MTU 1500; pods at 8900 need at least 8958"
+        );
+        assert_eq!(says(1500, Stage::Returning), "");
     }
 
     #[test]

@@ -5,7 +5,6 @@
 
 use super::file::HostFile;
 use super::{Envelope, Mtu};
-use crate::overlay::topology::GENEVE_OVERHEAD_V4;
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,8 +13,6 @@ pub struct Saved {
     pub original: Mtu,
     /// What the host's own configuration said, if it said anything.
     pub configured: Option<Mtu>,
-    /// The rendering by which the node last sent what it carried: one end of the change, and which.
-    pub settled: Option<u64>,
 }
 
 /// What is found at boot.
@@ -71,17 +68,18 @@ pub struct Booted {
 pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
     let untold = HostFile::default();
     let file = facts.file.unwrap_or(&untold);
-    let found = Saved { original: facts.uplink, configured: facts.configured, settled: None };
-    let saved = facts.saved.unwrap_or(found);
-    let changing = changes_hosts(file);
+    let saved = facts.saved.unwrap_or(Saved { original: facts.uplink, configured: facts.configured });
+    let changing = file.changes_hosts();
     let mut steps = Vec::new();
     if changing && facts.saved.is_none() {
         steps.push(BootStep::Save(saved));
     }
-    // What is still kept of a change that has ended is of no account any more.
-    let original = if changing { saved.original } else { facts.uplink };
+    // The change was taken back while the node was not there to be told: so is what it did to the host.
+    let returned = facts.saved.is_some() && returns(saved.original, file);
+    // What is still kept of any other change that has ended is of no account any more.
+    let original = if changing || returned { saved.original } else { facts.uplink };
     let mut own = facts.configured.unwrap_or(original);
-    if let Some(target) = file.keeps() {
+    if let Some(target) = file.keeps().or(file.others.filter(|_| returned)) {
         let back = target == saved.original && saved.configured.is_none();
         let wanted = if back { None } else { Some(target) };
         if facts.configured != wanted {
@@ -89,40 +87,29 @@ pub fn boot(facts: &BootFacts) -> Vec<BootStep> {
         }
         own = target;
     }
-    let stranded = !changing && facts.saved.is_some_and(|saved| is_stranded(&saved, file));
     let host = match file.host(saved.original) {
         Some(host) => host,
-        None if stranded => left_at(Envelope::spanning(saved.original, own), file.network),
-        None => Envelope::settled(facts.uplink),
+        None if returned => Envelope::settled(saved.original),
+        None => beside(facts.uplink, file.others),
     };
     // Also where nothing differs: a run of this that was cut off may have left pins behind.
     steps.push(BootStep::Run(host));
-    let settled = host.pin().is_none().then_some(file.epoch);
-    if changing && settled != saved.settled {
-        steps.push(BootStep::Save(Saved { settled, ..saved }));
-    }
-    let original = if stranded { saved.original } else { original };
     steps.push(BootStep::Record(Booted { epoch: file.epoch, network: file.network, host, own, original }));
-    if !changing && facts.saved.is_some() && host.pin().is_none() {
+    if !changing && facts.saved.is_some() {
         steps.push(BootStep::Forget);
     }
     steps
 }
 
-/// What a stranded host runs at whose change led over this span: pods that do not fit the smaller end say that it ended at
-/// the larger one.
-fn left_at(span: Envelope, pods: Option<Envelope>) -> Envelope {
-    match pods.is_some_and(|pods| pods.sends().bytes() + GENEVE_OVERHEAD_V4 > span.sends().bytes()) {
-        true => Envelope::settled(span.carries()),
-        false => span,
-    }
+/// Whether a change has ended where a host was before it.
+fn returns(original: Mtu, file: &HostFile) -> bool {
+    !file.changes_hosts() && file.others == Some(original)
 }
 
-/// Whether a change ended that the node was on its way through, and nobody told it at which end: its object was not there
-/// meanwhile. It then holds both, for it cannot know which the others are at. By a file of somebody's own, which counts
-/// no renderings, hosts end at the target.
-fn is_stranded(saved: &Saved, file: &HostFile) -> bool {
-    file.epoch > 0 && saved.settled.is_none_or(|settled| settled + 1 != file.epoch)
+/// What a host runs at whose own size this is, and which is told no other: what it has, but it sends no more than others
+/// take. It was not there for a change.
+fn beside(own: Mtu, others: Option<Mtu>) -> Envelope {
+    Envelope::spanning(own, others.map_or(own, |others| others.min(own)))
 }
 
 /// Whether a node that runs `booted` must restart to run by `file`.
@@ -132,8 +119,8 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     let network = file.network.is_some() && file.network != booted.network;
     let host = match file.host(booted.original) {
         Some(run) => run != booted.host,
-        // What is told by a rendering after the end of a change is no reason to let go: see `is_stranded`.
-        None => booted.host.pin().is_some() && file.epoch == 0,
+        None if returns(booted.original, file) => booted.host != Envelope::settled(booted.original),
+        None => beside(booted.host.carries(), file.others).pin() != booted.host.pin(),
     };
     network || host || file.keeps().is_some_and(|target| target != booted.own)
 }
@@ -170,13 +157,9 @@ pub fn catch_up(booted: &Booted, file: &HostFile) -> Option<CatchUp> {
     if booted.epoch == file.epoch || needs_restart(booted, file) {
         return None;
     }
-    let forget = !changes_hosts(file) && booted.host.pin().is_none();
+    let forget = !file.changes_hosts();
     let original = if forget { booted.host.carries() } else { booted.original };
     Some(CatchUp { booted: Booted { epoch: file.epoch, original, ..*booted }, forget })
-}
-
-fn changes_hosts(file: &HostFile) -> bool {
-    file.target.is_some() || file.mtu.is_some() || file.routable.is_some()
 }
 
 #[cfg(test)]
@@ -188,7 +171,7 @@ mod tests {
     fn record(epoch: u64, stage: Stage, network: (u32, u32), host: (u32, u32)) -> Record {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };
         let change = Change { network: ends(network), host: ends(host), stage, back: false };
-        Record { epoch, mtu: mtu(network.0), change: Some(change) }
+        Record { epoch, change: Some(change), ..Record::settled(mtu(network.0)) }
     }
 
     const UP: ((u32, u32), (u32, u32)) = ((1400, 8900), (1500, 9000));
@@ -249,11 +232,11 @@ mod tests {
     fn a_change_that_ended_leaves_the_target_and_forgets_the_original() {
         for (network, host) in [UP, DOWN] {
             let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
-            for (epoch, stage) in [(1, Stage::Spreading { finish: true }), (2, Stage::Settling)] {
-                disk.boot(Some(&HostFile::of(&record(epoch, stage, network, host).rendering())), 9);
+            for stage in [Stage::Spreading { finish: true }, Stage::Settling] {
+                disk.boot(Some(&HostFile::of(&record(1, stage, network, host).rendering())), 9);
                 assert!(disk.saved.is_some(), "kept until the change has ended everywhere");
             }
-            let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
+            let ended = HostFile::of(&record(2, Stage::Settling, network, host).ended().rendering());
             let booted = disk.boot(Some(&ended), 9).unwrap();
             assert_eq!((booted.host, booted.original), (Envelope::settled(mtu(host.1)), mtu(host.1)));
             assert_eq!(disk, Host { default: mtu(host.0), configured: Some(mtu(host.1)), saved: None });
@@ -264,7 +247,7 @@ mod tests {
     fn a_host_that_joined_after_phase_one_keeps_the_target_too() {
         for (network, host) in [UP, DOWN] {
             let settling = HostFile::of(&record(2, Stage::Settling, network, host).rendering());
-            let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(network.1)) }.rendering());
+            let ended = HostFile::of(&record(2, Stage::Settling, network, host).ended().rendering());
             for configured in [None, Some(mtu(host.0))] {
                 for cut in 0..5 {
                     let mut disk = Host { default: mtu(host.0), configured, saved: None };
@@ -296,44 +279,40 @@ mod tests {
         }
     }
 
-    /// Its object is removed in the middle of a change and made again when that has ended: it cannot know at which end.
+    /// Its object is removed before or in the middle of a change, and made again when that has ended.
     #[test]
-    fn a_host_that_missed_the_end_of_a_change_is_safe_beside_both_ends_until_the_next() {
-        let ended = |at: u32, epoch| HostFile::of(&Record { epoch, ..Record::settled(mtu(at)) }.rendering());
+    fn a_host_that_missed_the_end_of_a_change_goes_with_where_it_led() {
         for (network, host) in [UP, DOWN] {
+            let large = mtu(host.0.max(host.1));
             let spreading =
                 HostFile::of(&record(1, Stage::Spreading { finish: true }, network, host).rendering());
             let settling = HostFile::of(&record(2, Stage::Settling, network, host).rendering());
-            let span = Ends { from: mtu(host.0), to: mtu(host.1) }.span();
-            let (small, large) = (network.0.min(network.1), network.0.max(network.1));
-            for (seen, at, epoch) in [
-                (vec![&spreading], small, 3),
-                // It was there for phase two, but not for the way back.
-                (vec![&spreading, &settling], small, 5),
-            ] {
-                let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
-                for file in seen {
-                    disk.boot(Some(file), 9);
-                }
-                let end = ended(at, epoch);
-                for upto in [0, 1, 2, 9, 9] {
-                    if let Some(booted) = disk.boot(Some(&end), upto) {
-                        assert_eq!((booted.host, booted.original), (span, mtu(host.0)));
-                        assert!(!needs_restart(&booted, &end), "again and again");
-                        assert_eq!(
-                            catch_up(&Booted { epoch: 2, ..booted }, &end).map(|c| c.forget),
-                            Some(false)
-                        );
+            for seen in [vec![], vec![&spreading], vec![&spreading, &settling]] {
+                for (stage, at) in [(Stage::Returning, host.0), (Stage::Settling, host.1)] {
+                    let mut disk = Host { default: mtu(host.0), configured: None, saved: None };
+                    let mut ran = disk.boot(None, 9).unwrap();
+                    for file in &seen {
+                        ran = disk.boot(Some(file), 9).unwrap();
+                    }
+                    let end = HostFile::of(&record(4, stage, network, host).ended().rendering());
+                    let restarts = needs_restart(&Booted { network: end.network, ..ran }, &end);
+                    // Who was on the way arrives; who was not stays what it was, and sends what the others take.
+                    let own = if seen.is_empty() { mtu(host.0) } else { mtu(at) };
+                    let runs = Envelope::spanning(own, own.min(mtu(at)));
+                    assert!(restarts || ran.host.sends() == runs.sends(), "{seen:?} {stage:?}");
+                    for upto in [0, 1, 2, 3, 9, 9] {
+                        let Some(booted) = disk.boot(Some(&end), upto) else { continue };
+                        assert_eq!((booted.host, booted.own), (runs, own), "{seen:?} {stage:?}");
+                        assert!(!needs_restart(&booted, &end), "once it runs so");
+                    }
+                    assert_eq!(disk.saved, None);
+                    // Its owner gives it what the others have, or more.
+                    for own in [mtu(at), large] {
+                        disk.configured = Some(own);
+                        let booted = disk.boot(Some(&end), 9).unwrap();
+                        assert_eq!(booted.host, Envelope::spanning(own, mtu(at)));
                     }
                 }
-                // Pods that fit only one end say which it is.
-                let mut other = disk;
-                let booted = other.boot(Some(&ended(large, epoch)), 9).unwrap();
-                assert_eq!((booted.host, other.saved), (Envelope::settled(span.carries()), None));
-                // Somebody gives it back what it had.
-                disk.configured = Some(mtu(host.0));
-                assert_eq!(disk.boot(Some(&end), 9).unwrap().host, Envelope::settled(mtu(host.0)));
-                assert_eq!(disk.saved, None);
             }
         }
     }
@@ -382,7 +361,7 @@ mod tests {
         assert!(needs_restart(&untouched, &other));
         // The end of a change is none.
         let settled = disk.boot(Some(&file(2, Stage::Settling)), 9).unwrap();
-        let ended = HostFile::of(&Record { epoch: 3, ..Record::settled(mtu(8900)) }.rendering());
+        let ended = HostFile::of(&record(2, Stage::Settling, network, host).ended().rendering());
         assert!(!needs_restart(&settled, &ended));
         let caught_up = Booted { epoch: 3, original: mtu(9000), ..settled };
         assert_eq!(catch_up(&settled, &ended), Some(CatchUp { booted: caught_up, forget: true }));

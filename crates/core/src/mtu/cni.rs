@@ -50,7 +50,7 @@ mod tests {
         let ends = |from, to| Ends { from: Mtu::new(from).unwrap(), to: Mtu::new(to).unwrap() };
         let changing = |from, to, stage| {
             let change = Change { network: ends(from, to), host: ends(1500, 9100), stage, back: false };
-            Record { epoch: 1, mtu: Mtu::new(from).unwrap(), change: Some(change) }
+            Record { epoch: 1, change: Some(change), ..Record::settled(Mtu::new(from).unwrap()) }
         };
         let one = Stage::Spreading { finish: false };
         for (record, in_ovn, in_sdn) in [

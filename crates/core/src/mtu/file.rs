@@ -24,6 +24,8 @@ pub struct HostFile {
     pub mtu: Option<Mtu>,
     /// `ROUTABLE_MTU`: what the host's routes let out.
     pub routable: Option<Mtu>,
+    /// `OTHERS_MTU`: what the other hosts take. A host that is larger by its own configuration sends no more than that.
+    pub others: Option<Mtu>,
     /// `CNI_MTU` and `CNI_ROUTABLE_MTU`: what pods run at.
     pub network: Option<Envelope>,
 }
@@ -69,14 +71,18 @@ pub enum Unreadable {
 impl HostFile {
     /// The file that makes a node run what is rendered.
     pub fn of(rendering: &Rendering) -> HostFile {
-        let (target, mtu, routable) = match rendering.host {
-            HostRendering::Own => (None, None, None),
+        let untold =
+            HostFile { epoch: rendering.epoch, network: Some(rendering.network), ..HostFile::default() };
+        match rendering.host {
+            HostRendering::Own { others } => HostFile { others, ..untold },
             // The routes' size also where it is the interfaces': left out, a host that joined with a smaller one of its
             // own would send no more than that.
-            HostRendering::Towards { run, target } => (Some(target), Some(run.carries()), Some(run.sends())),
-            HostRendering::At(mtu) => (None, Some(mtu), None),
-        };
-        HostFile { epoch: rendering.epoch, target, mtu, routable, network: Some(rendering.network) }
+            HostRendering::Towards { run, target } => {
+                let (mtu, routable) = (Some(run.carries()), Some(run.sends()));
+                HostFile { target: Some(target), mtu, routable, ..untold }
+            }
+            HostRendering::At(mtu) => HostFile { mtu: Some(mtu), ..untold },
+        }
     }
 
     /// Reads it. Keys of others are left alone; comments, blank lines and quotes are what a shell would take.
@@ -126,7 +132,13 @@ impl HostFile {
         let (carries, sends) = (size("CNI_MTU")?, size("CNI_ROUTABLE_MTU")?);
         ordered(("CNI_ROUTABLE_MTU", sends), ("CNI_MTU", carries))?;
         let network = carries.map(|carries| Envelope::spanning(carries, sends.unwrap_or(carries)));
-        Ok(HostFile { epoch, target: size("TARGET_MTU")?, mtu, routable, network })
+        let (target, others) = (size("TARGET_MTU")?, size("OTHERS_MTU")?);
+        Ok(HostFile { epoch, target, mtu, routable, others, network })
+    }
+
+    /// Whether it tells hosts what to run: there is a change.
+    pub fn changes_hosts(&self) -> bool {
+        self.target.is_some() || self.mtu.is_some() || self.routable.is_some()
     }
 
     /// What the host's own configuration is to say from now on.
@@ -193,6 +205,7 @@ impl fmt::Display for HostFile {
             ("TARGET_MTU", self.target),
             ("MTU", self.mtu),
             ("ROUTABLE_MTU", self.routable),
+            ("OTHERS_MTU", self.others),
             ("CNI_MTU", cni.map(Envelope::carries)),
             ("CNI_ROUTABLE_MTU", cni.and_then(Envelope::pin)),
         ] {
@@ -213,7 +226,7 @@ mod tests {
     fn at(stage: Stage) -> Record {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
         let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
-        Record { epoch: 7, mtu: mtu(1400), change: Some(change) }
+        Record { epoch: 7, change: Some(change), ..Record::settled(mtu(1400)) }
     }
 
     fn written(record: &Record) -> String {
@@ -230,6 +243,8 @@ mod tests {
             ),
             (at(Stage::Settling), "EPOCH=7 MTU=9000 CNI_MTU=8900"),
             (at(Stage::Returning), "EPOCH=7 TARGET_MTU=1500 MTU=1500 ROUTABLE_MTU=1500 CNI_MTU=1400"),
+            (at(Stage::Settling).ended(), "EPOCH=8 OTHERS_MTU=9000 CNI_MTU=8900"),
+            (at(Stage::Returning).ended(), "EPOCH=8 OTHERS_MTU=1500 CNI_MTU=1400"),
             (Record::settled(mtu(1400)), "EPOCH=0 CNI_MTU=1400"),
         ] {
             assert_eq!(written(&record), text);
@@ -254,6 +269,8 @@ mod tests {
         for stage in [Stage::Spreading { finish: false }, Stage::Settling, Stage::Returning] {
             let file = HostFile::of(&at(stage).rendering());
             assert_eq!(HostFile::parse(&file.to_string()), Ok(file));
+            let ended = HostFile::of(&at(stage).ended().rendering());
+            assert_eq!(HostFile::parse(&ended.to_string()), Ok(ended));
         }
     }
 
@@ -274,6 +291,10 @@ mod tests {
             (
                 "TARGET_MTU=9k",
                 "TARGET_MTU in /etc/cno/mtu-migration/config: \"9k\" is not an MTU between 576 and 65536",
+            ),
+            (
+                "OTHERS_MTU=0",
+                "OTHERS_MTU in /etc/cno/mtu-migration/config: \"0\" is not an MTU between 576 and 65536",
             ),
             ("EPOCH=x", "EPOCH in /etc/cno/mtu-migration/config: \"x\" is not a number"),
             ("MTU=1500\nMTU=1400", "MTU is in /etc/cno/mtu-migration/config twice"),

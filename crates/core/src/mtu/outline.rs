@@ -82,7 +82,7 @@ pub fn outline(
         let nodes = runs.iter_mut().map(|(name, now)| {
             let (pods, host) = *now;
             let after = match told.host {
-                HostRendering::Own => host,
+                HostRendering::Own { .. } => host,
                 HostRendering::Towards { run, .. } => run,
                 HostRendering::At(mtu) => Envelope::settled(mtu),
             };

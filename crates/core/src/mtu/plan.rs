@@ -254,8 +254,7 @@ fn finished(
     finish_alone: bool,
 ) -> (Record, Option<SpecEdit>) {
     match (arrived, may_end) {
-        // One more epoch: hosts are no longer told anything, which restarts nobody.
-        (true, true) => (Record { epoch: record.epoch + 1, mtu: at, change: None }, None),
+        (true, true) => (record.ended(), None),
         (true, false) if finish_alone => (*record, Some(SpecEdit::Finish(at))),
         (true | false, _) => (*record, None),
     }
@@ -306,7 +305,7 @@ pub fn missing(told: &Rendering, nodes: &BTreeMap<NodeName, NodeFacts>) -> Vec<M
             observed.host.carries() == wanted.carries() && observed.host.sends() <= wanted.sends()
         };
         let fits = match told.host {
-            HostRendering::Own => true,
+            HostRendering::Own { .. } => true,
             HostRendering::Towards { run, .. } => runs(run),
             HostRendering::At(mtu) => runs(Envelope::settled(mtu)),
         };

@@ -86,7 +86,7 @@ impl World {
         let facts = self.nodes.get_mut(&name(node)).unwrap();
         let before = facts.observed.unwrap().host;
         let host = match host {
-            HostRendering::Own => before,
+            HostRendering::Own { .. } => before,
             HostRendering::Towards { run, .. } => run,
             HostRendering::At(mtu) => Envelope::settled(mtu),
         };
@@ -141,7 +141,7 @@ fn an_attended_change_waits_for_its_second_edit_and_says_so() {
     let decision = world.ask(finish(8900));
     assert_eq!(decision.phase, Phase::Two);
     world.reboot_all();
-    assert_eq!(world.record, Record { epoch: 3, mtu: mtu(8900), change: None });
+    assert_eq!(world.record, Record { epoch: 3, hosts: Some(mtu(9000)), ..Record::settled(mtu(8900)) });
     assert_eq!(world.runs(), ["8900", "8900", "8900"]);
 }
 

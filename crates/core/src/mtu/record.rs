@@ -15,6 +15,9 @@ pub struct Record {
     pub mtu: Mtu,
     /// The change that is under way.
     pub change: Option<Change>,
+    /// Where the last change that concerned hosts left them; nothing where none did. Hosts' sizes are not ours while there
+    /// is no change, but a host that was away for one must be told how large a packet the others take.
+    pub hosts: Option<Mtu>,
 }
 
 /// Two sizes, an old and a new one.
@@ -92,8 +95,11 @@ pub struct Rendering {
 /// What hosts are told to run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum HostRendering {
-    /// Nothing: the host's own configuration says it.
-    Own,
+    /// The host's own configuration says it.
+    Own {
+        /// What the other hosts take, where we know: one that is larger sends no more than that.
+        others: Option<Mtu>,
+    },
     /// Run so, and let the host's own configuration say `target` from now on.
     Towards {
         /// What interfaces and routes run at.
@@ -108,7 +114,7 @@ pub enum HostRendering {
 impl Record {
     /// No change under way, at `mtu`.
     pub fn settled(mtu: Mtu) -> Record {
-        Record { epoch: 0, mtu, change: None }
+        Record { epoch: 0, mtu, change: None, hosts: None }
     }
 
     /// What is published as the cluster's MTU: where the cluster is going.
@@ -123,7 +129,7 @@ impl Record {
     /// What nodes are told to run.
     pub fn rendering(&self) -> Rendering {
         let (network, host) = match self.change {
-            None => (Envelope::settled(self.mtu), HostRendering::Own),
+            None => (Envelope::settled(self.mtu), HostRendering::Own { others: self.hosts }),
             Some(Change { network, host, stage: Stage::Spreading { .. }, .. }) => {
                 (network.span(), HostRendering::Towards { run: host.span(), target: host.to })
             }
@@ -143,6 +149,19 @@ impl Record {
         let next = Record { change, ..*self };
         let same = next.rendering() == self.rendering();
         Record { epoch: self.epoch + u64::from(!same), ..next }
+    }
+
+    /// The record of a cluster in which every node has arrived where its change leads, and none is under way any more.
+    ///
+    /// One more epoch: hosts are no longer told what to run, which restarts nobody.
+    pub fn ended(&self) -> Record {
+        let Some(Change { network, host, stage, .. }) = self.change else { return *self };
+        let (mtu, left_at) = match stage {
+            Stage::Returning => (network.from, host.from),
+            Stage::Spreading { .. } | Stage::Settling => (network.to, host.to),
+        };
+        let concerned = host.from != host.to || self.hosts.is_some();
+        Record { epoch: self.epoch + 1, mtu, change: None, hosts: concerned.then_some(left_at) }
     }
 
     /// The sizes, of pods and of hosts, that every node holds for as long as this record stands.

@@ -120,7 +120,7 @@ impl WayOut {
 }
 
 /// Outer IPv4, UDP, Geneve with one option, inner Ethernet.
-pub(crate) const GENEVE_OVERHEAD_V4: u32 = 58;
+const GENEVE_OVERHEAD_V4: u32 = 58;
 /// The same in IPv6.
 const GENEVE_OVERHEAD_V6: u32 = 78;
 

@@ -147,7 +147,10 @@ fn at_rest_all_have_arrived(world: &World, state: &State, actions: &[Action]) ->
     }
     // A host that came too late for the change is a person's to raise. Its node says so and serves nothing, and as it
     // is away no other is taken.
-    let too_small = |at| matches!(world.admit(state, at), Some(Admit::Wait(NotYet::HostTooSmall { .. })));
+    let too_small = |at| {
+        let small = |why: NotYet| matches!(why, NotYet::HostTooSmall { .. } | NotYet::HostSmaller { .. });
+        matches!(world.admit(state, at), Some(Admit::Wait(why)) if small(why))
+    };
     if state.record.change.is_none() && (0..NAMES.len()).any(too_small) {
         return Ok(());
     }

@@ -154,22 +154,22 @@ pub(crate) fn first<'a>(
     configs: impl IntoIterator<Item = &'a MachineConfig>,
 ) -> First {
     let Some(mtu) = published(config).filter(|_| running) else { return First::NotYet };
-    let mut newest: Option<u64> = None;
+    let mut newest = None;
     for config in configs {
         let Ok(read) = machine_config::machine_config(config) else { continue };
         let Some(file) = read.spec.files.iter().find(|file| file.path == PATH) else { continue };
-        let changes = HostFile::parse(&String::from_utf8_lossy(&file.contents))
-            .map_or(true, |file| file.target.is_some() || file.mtu.is_some() || file.routable.is_some());
-        if changes {
+        let file = HostFile::parse(&String::from_utf8_lossy(&file.contents)).ok();
+        let Some(file) = file.filter(|file| !file.changes_hosts()) else {
             let name = config.name_any();
             return First::Lost(format!(
                 "what is applied is gone, but MachineConfig {name} tells nodes of a change"
             ));
-        }
-        newest = newest.max(Some(read.epoch));
+        };
+        newest = newest.max(Some((read.epoch, file.others)));
     }
     // Nodes never go back to a lower one.
-    First::Record(Record { epoch: newest.map_or(0, |newest| newest + 1), ..Record::settled(mtu) })
+    let (epoch, hosts) = newest.map_or((0, None), |(newest, others)| (newest + 1, others));
+    First::Record(Record { epoch, hosts, ..Record::settled(mtu) })
 }
 
 /// The MTU that is published.
@@ -218,6 +218,10 @@ mod tests {
         assert_eq!(first(Some(&config(1400)), false, []), First::NotYet);
         assert_eq!(first(Some(&config(1400)), true, []), First::Record(settled(0)));
         assert_eq!(first(Some(&config(1400)), true, [&ours(&settled(6))]), First::Record(settled(7)));
+        // Where hosts were left is in what nodes were told last, too.
+        let left = |epoch, at| Record { hosts: Some(mtu(at)), ..settled(epoch) };
+        let told = [ours(&left(4, 9000)), ours(&left(6, 1500)), ours(&settled(2))];
+        assert_eq!(first(Some(&config(1400)), true, &told), First::Record(left(7, 1500)));
     }
 
     #[test]
@@ -225,7 +229,7 @@ mod tests {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
         for stage in [Stage::Spreading { finish: false }, Stage::Settling, Stage::Returning] {
             let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
-            let record = Record { epoch: 3, mtu: mtu(1400), change: Some(change) };
+            let record = Record { epoch: 3, change: Some(change), ..Record::settled(mtu(1400)) };
             let found = first(Some(&config(8900)), true, [&ours(&record)]);
             assert!(matches!(found, First::Lost(said) if said.contains("98-worker-netferry-mtu")));
         }

@@ -59,7 +59,7 @@ impl Rollout {
             if version.is_some() && !running && record.change.is_none() {
                 // Nobody runs it any more, so nobody has to be taken anywhere: what is applied follows what is published.
                 if let Some(mtu) = mtu::published(config.as_ref()).filter(|mtu| *mtu != record.mtu) {
-                    let next = Record { epoch: record.epoch + 1, mtu, change: None };
+                    let next = Record { epoch: record.epoch + 1, mtu, ..record };
                     self.store(&network, version.as_deref(), &next).await?;
                     return Ok(Some(SOON));
                 }

@@ -116,7 +116,7 @@ fn the_second_edit_takes_the_migration_away_and_nothing_else_of_somebody_s() {
 fn changing(stage: Stage) -> Record {
     let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
     let change = Change { network: ends(1400, 9000), host: ends(1500, 9100), stage, back: false };
-    Record { epoch: 4, mtu: mtu(1400), change: Some(change) }
+    Record { epoch: 4, change: Some(change), ..Record::settled(mtu(1400)) }
 }
 
 const STAGES: [Stage; 4] = [
@@ -142,7 +142,9 @@ fn others_are_told_of_a_change_until_its_second_edit_took_effect() {
 
 #[test]
 fn a_record_is_read_as_it_was_written() {
-    for record in STAGES.map(changing).into_iter().chain([Record::settled(mtu(576))]) {
+    let others =
+        [Record::settled(mtu(576)), changing(Stage::Settling).ended(), changing(Stage::Returning).ended()];
+    for record in STAGES.map(changing).into_iter().chain(others) {
         assert_eq!(super::record(&printed_record(&record)).unwrap(), record);
         let back = Record { change: record.change.map(|change| Change { back: true, ..change }), ..record };
         assert_eq!(super::record(&printed_record(&back)).unwrap(), back);
@@ -169,6 +171,7 @@ fn a_record_that_is_not_understood_whole_is_not_understood_at_all() {
         (&good.replace("\"version\":1", "\"version\":2"), "version 2 is not the version 1"),
         (&good.replace("Settling", "Resting"), "it is not the JSON it should be"),
         (&good.replace("\"back\"", "\"forth\""), "it is not the JSON it should be"),
+        (&good.replace("\"mtu\"", "\"hosts\":1,\"mtu\""), "MTU 1 is not between 576 and 65536"),
         (&good.replace("9000", "70000"), "MTU 70000 is not between 576 and 65536"),
     ] {
         let wrong = super::record(text).unwrap_err().to_string();

@@ -165,7 +165,7 @@ fn with(
     let from = Mtu::new(from).expect("it equals an end of what is applied");
     let asked_from = machine.from.map(|bytes| cluster.in_range(Field::MachineFrom, bytes));
     let change = match record.change {
-        None => start(hosts, from, to, asked_from, host_to),
+        None => start(record, hosts, from, to, asked_from, host_to),
         Some(running) => meanwhile(running, from, to, host_to, back, on),
     };
     let change = change.map_err(|refusal| vec![refusal])?;
@@ -173,6 +173,7 @@ fn with(
 }
 
 fn start(
+    record: &Record,
     hosts: &Hosts,
     from: Mtu,
     to: Mtu,
@@ -181,7 +182,14 @@ fn start(
 ) -> Result<Change, Refusal> {
     let host_from = match asked_from {
         Some(asked) => asked?,
-        None => common(hosts)?,
+        None => match common(hosts) {
+            // One that missed the last change has a size of its own, and sends what the others take.
+            Err(Refusal::HostsDiffer(each)) => {
+                let left_at = record.hosts.filter(|size| each.iter().any(|(_, mtu)| mtu == size));
+                left_at.ok_or(Refusal::HostsDiffer(each))?
+            }
+            common => common?,
+        },
     };
     let elsewhere = hosts.iter().filter_map(|(node, mtu)| mtu.map(|mtu| (node.clone(), mtu)));
     let elsewhere: Vec<_> = elsewhere.filter(|(_, mtu)| *mtu != host_from && *mtu != host_to).collect();

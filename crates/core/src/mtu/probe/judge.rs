@@ -147,7 +147,7 @@ mod tests {
     fn record(from: (u32, u32), to: (u32, u32), stage: Stage) -> Record {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };
         let change = Change { network: ends(from.0, to.0), host: ends(from.1, to.1), stage, back: false };
-        Record { epoch: 7, mtu: mtu(from.0), change: Some(change) }
+        Record { epoch: 7, change: Some(change), ..Record::settled(mtu(from.0)) }
     }
 
     fn up() -> Record {

@@ -243,6 +243,14 @@ fn where_the_hosts_come_from_must_be_known() {
             "hosts run at different MTUs (a at 1500, b at 9000); say which is the old one in spec.migration.mtu.machine.from"
         ]
     );
+    // Where the last change left them is not asked again, for as long as any is there.
+    let missed = |left_at| {
+        let record = Record { hosts: Some(mtu(left_at)), ..record };
+        let asked = change(1400, 8900, 9000);
+        let wanted = super::read(&CLUSTER, &record, &hosts(&[("a", 1500), ("b", 9000)]), &asked);
+        wanted.map(|wanted| wanted.change.unwrap().host).ok()
+    };
+    assert_eq!((missed(1500), missed(4000)), (Some(ends(1500)), None));
     assert_eq!(
         read(&hosts(&[("a", 1500), ("b", 4000)]), Some(1500)).unwrap_err(),
         ["hosts run at neither 1500 nor 9000: b at 4000"]
