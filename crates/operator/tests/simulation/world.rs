@@ -15,6 +15,7 @@ use netferry_core::mtu::record::{Change, Stage};
 use netferry_core::name::NodeName;
 use netferry_operator::lead::Timing;
 use netferry_translate::probe;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::support::blows::{Part, Steps};
@@ -38,6 +39,8 @@ struct World {
     chance: Chance,
     operator: Operator,
     lives: usize,
+    /// Writes of operators that are no more, until they arrive.
+    late: Vec<JoinHandle<()>>,
     done: Vec<String>,
 }
 
@@ -104,7 +107,7 @@ pub(crate) async fn tell(story: Story) -> Told {
     site.cluster.timing = Timing::new(seconds(15), seconds(10), seconds(4)).expect("it is safe");
     site.fleet.pace = Pace { anyway: seconds(60), ..Pace::USUAL };
     let operator = site.cluster.operator("life-1");
-    let mut world = World { site, chance, operator, lives: 1, done: Vec::new() };
+    let mut world = World { site, chance, operator, lives: 1, late: Vec::new(), done: Vec::new() };
     world.site.populate(story.nodes, 3).await;
     if unattended {
         world.note("unattended");
@@ -226,10 +229,10 @@ impl World {
         self.operator = self.site.cluster.operator(&format!("life-{}", self.lives));
         if late {
             let pause = self.chance.millis(10, 120_000);
-            tokio::spawn(async move {
+            self.late.push(tokio::spawn(async move {
                 sleep(pause).await;
                 line.let_go();
-            });
+            }));
         }
         self.note(if late { "the operator dies with writes on their way" } else { "the operator dies" });
     }
@@ -295,7 +298,7 @@ impl World {
     }
 
     /// What is said at the end agrees with what is.
-    async fn told_the_truth(&self, mtu: u32) {
+    async fn told_the_truth(&mut self, mtu: u32) {
         let cluster = &self.site.cluster;
         let published = cluster.published().await.expect("it is published").status.expect("with a status");
         assert_eq!((published.cluster_network_mtu, published.migration), (Some(mtu), None));
@@ -330,6 +333,11 @@ impl World {
                 (network.status?.observed_generation == network.metadata.generation).then_some(())
             })
             .await;
+        // A dead operator's last write may still be on its way. It tells nothing new, but when it thought so.
+        for late in std::mem::take(&mut self.late) {
+            late.await.expect("it only waits");
+            sleep(Duration::from_secs(10)).await;
+        }
         let rests = self.site.everything().await;
         // Longer than anybody takes to look again without a reason.
         sleep(Duration::from_secs(240)).await;
