@@ -425,6 +425,50 @@ async fn any_number_of_boots_in_a_change_run_the_same_sizes_and_the_change_leave
     }
 }
 
+/// Boots a host that had `before` by its own configuration by one file after the other: what it runs at in the end, what its
+/// configuration says then, and whether anything of a change is kept.
+async fn boots(before: u32, files: &[&str]) -> (Vec<String>, String, bool) {
+    let mut disk = vec![(INTERFACES, format!("iface eth0 inet static\n    mtu {before}\n"))];
+    let mut last = None;
+    for file in files {
+        let wire = wired();
+        let switch = Switch::start(&wire.host).await;
+        for (path, text) in &disk {
+            write(&switch, path, text);
+        }
+        write(&switch, FILE, file);
+        let configured = |switch: &Switch| {
+            let text = read(switch, INTERFACES).unwrap();
+            text.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or("-").to_owned()
+        };
+        run(&wire.host, &format!("ip link set eth0 mtu {}", configured(&switch)));
+        prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
+        disk = [INTERFACES, SAVED].iter().filter_map(|path| Some((*path, read(&switch, path)?))).collect();
+        last = Some((sizes(&wire.host), configured(&switch), read(&switch, SAVED).is_some()));
+    }
+    last.expect("it boots at least once")
+}
+
+#[tokio::test]
+async fn a_host_that_missed_the_end_of_a_change_sends_nothing_that_is_too_large_for_the_others() {
+    let at = |link: &str, routes: &str| -> Vec<String> {
+        let routes = ["172.30.0.0/16", "10.9.0.0/16", "fd00:172:30::/64", "2001:db8:9::/48"]
+            .map(|to| format!("{to} {routes}"));
+        // One route has a smaller size of its own.
+        [link.to_owned(), link.to_owned(), "default 1400".to_owned()].into_iter().chain(routes).collect()
+    };
+    let ended = "EPOCH=3\nOTHERS_MTU=1500\nCNI_MTU=1400\n";
+    // It was not there at all.
+    assert_eq!(boots(9000, &[ended, ended]).await, (at("9000", "1500"), "9000".to_owned(), false));
+    // It was on its way to 9000 when the others turned back.
+    let spreading =
+        "EPOCH=1\nTARGET_MTU=9000\nMTU=9000\nROUTABLE_MTU=1500\nCNI_MTU=8900\nCNI_ROUTABLE_MTU=1400\n";
+    assert_eq!(boots(1500, &[spreading, ended]).await, (at("1500", "-"), "1500".to_owned(), false));
+    // They went on.
+    let ended = "EPOCH=3\nOTHERS_MTU=9000\nCNI_MTU=8900\n";
+    assert_eq!(boots(1500, &[spreading, ended]).await, (at("9000", "-"), "9000".to_owned(), false));
+}
+
 #[tokio::test]
 async fn a_file_that_cannot_be_carried_out_is_refused_by_name_and_nothing_changes() {
     let wire = wired();
