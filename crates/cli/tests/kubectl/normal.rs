@@ -20,8 +20,8 @@ static TOKENS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"kubectl-edit-\d+", "kubectl-edit-<random>"),
         (r"10\.96\.\d+\.\d+", "<service address>"),
         (r"fd00:96::[0-9a-f]+", "<service address>"),
-        // An age, where tables show one: a word of its own, below an hour.
-        (r"(^|\s)(\d{1,2}s|\d{1,2}m(\d{1,2}s)?)(\s|$)", "${1}<age>${4}"),
+        // An age, where tables show one: a word of its own, below two minutes or three hours.
+        (r"(^|\s)(\d{1,3}s|\d{1,3}m(\d{1,2}s)?)(\s|$)", "${1}<age>${4}"),
         (r"(\S) {2,}", "$1  "),
     ]
     .into_iter()
