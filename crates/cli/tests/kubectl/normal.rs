@@ -20,8 +20,8 @@ static TOKENS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"kubectl-edit-\d+", "kubectl-edit-<random>"),
         (r"10\.96\.\d+\.\d+", "<service address>"),
         (r"fd00:96::[0-9a-f]+", "<service address>"),
-        // An age, where tables show one: a word of its own, below two minutes or three hours.
-        (r"(^|\s)(\d{1,3}s|\d{1,3}m(\d{1,2}s)?)(\s|$)", "${1}<age>${4}"),
+        // An age, where tables show one: a word of its own, in seconds below two minutes, below an hour at all.
+        (r"(^|\s)(1[01]\ds|\d{1,2}s|\d{1,2}m(\d{1,2}s)?)(\s|$)", "${1}<age>${4}"),
         (r"(\S) {2,}", "$1  "),
     ]
     .into_iter()
@@ -107,6 +107,7 @@ fn only_what_may_differ_is_hidden() {
     assert_eq!(said("node/a   Ready   <none>   12s"), said("node/a    Ready   <none>    3m4s"));
     assert_eq!(said("  resourceVersion: \"12\""), said("  resourceVersion: \"1345\""));
     assert_eq!(said("Resource Version:  7"), said("Resource Version:    71"));
+    assert_eq!(said("node/a   Ready   <none>   9s"), said("node/a    Ready   <none>    119s"));
     assert_ne!(said("for 300s"), said("for 30s"));
     assert_ne!(said("  a: 1"), said("    a: 1"), "indentation means something");
     assert_eq!(said("wrote /scratch/one/x"), "wrote <here>/x");
