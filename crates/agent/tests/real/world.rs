@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "a benchmark uses it too, and each its part")]
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -115,7 +116,12 @@ impl World {
     /// Has another API listen in its place.
     pub(crate) async fn listen_as(&mut self, server: ApiServer) {
         assert!(self.listening.is_none(), "one at a time");
-        let listener = TcpListener::bind(self.address).await.expect("the port is free");
+        // A program that another test is just starting holds what was open here until it is started.
+        let listener = until("the port", async || match TcpListener::bind(self.address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            bound => Some(bound.expect("it can be listened at")),
+        })
+        .await;
         self.address = listener.local_addr().expect("its address");
         let (stop, stopped) = oneshot::channel();
         let pki = self.pki.clone();
@@ -137,7 +143,12 @@ impl World {
 
     /// Has somebody listen who answers nobody; counts who tries.
     pub(crate) async fn turn_away(&self) -> Arc<AtomicU32> {
-        let listener = TcpListener::bind(self.address).await.expect("the port is free");
+        // A program that another test is just starting holds what was open here until it is started.
+        let listener = until("the port", async || match TcpListener::bind(self.address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            bound => Some(bound.expect("it can be listened at")),
+        })
+        .await;
         let attempts = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&attempts);
         tokio::spawn(async move {
