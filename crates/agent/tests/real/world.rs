@@ -113,15 +113,19 @@ impl World {
         self.listen_as(self.server.clone()).await;
     }
 
-    /// Has another API listen in its place.
-    pub(crate) async fn listen_as(&mut self, server: ApiServer) {
-        assert!(self.listening.is_none(), "one at a time");
-        // A program that another test is just starting holds what was open here until it is started.
-        let listener = until("the port", async || match TcpListener::bind(self.address).await {
+    /// The port agents look at. A program that another test is just starting holds what was open here until it is started.
+    async fn bind(&self) -> TcpListener {
+        until("the port", async || match TcpListener::bind(self.address).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse => None,
             bound => Some(bound.expect("it can be listened at")),
         })
-        .await;
+        .await
+    }
+
+    /// Has another API listen in its place.
+    pub(crate) async fn listen_as(&mut self, server: ApiServer) {
+        assert!(self.listening.is_none(), "one at a time");
+        let listener = self.bind().await;
         self.address = listener.local_addr().expect("its address");
         let (stop, stopped) = oneshot::channel();
         let pki = self.pki.clone();
@@ -143,12 +147,7 @@ impl World {
 
     /// Has somebody listen who answers nobody; counts who tries.
     pub(crate) async fn turn_away(&self) -> Arc<AtomicU32> {
-        // A program that another test is just starting holds what was open here until it is started.
-        let listener = until("the port", async || match TcpListener::bind(self.address).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
-            bound => Some(bound.expect("it can be listened at")),
-        })
-        .await;
+        let listener = self.bind().await;
         let attempts = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&attempts);
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Whether a node's agent serves pods, and at which sizes: asked once after every boot.
 
 use super::boot::Booted;
-use super::record::{HostRendering, Record};
+use super::record::Record;
 use super::{Envelope, Mtu};
 
 /// Whether a node's agent may serve pods.
@@ -99,22 +99,16 @@ pub fn admit(arrival: &Arrival) -> Admit {
         return Admit::Wait(NotYet::Pods { runs: network, cluster: rendering.network });
     }
     let Booted { host, .. } = *booted;
-    let run = match rendering.host {
-        // While there is no change hosts are their owners'; but who comes now may have missed where the last one led.
-        HostRendering::Own { others } => others.filter(|_| newcomer).map(Envelope::settled),
-        HostRendering::Towards { run, .. } => Some(run),
-        HostRendering::At(mtu) => Some(Envelope::settled(mtu)),
-    };
-    let goes = |run: &Envelope| match host_anchor {
+    // While there is no change hosts are their owners'; but who comes now may have missed where the last one led.
+    let left_at = record.hosts.filter(|_| newcomer && record.change.is_none());
+    let cluster = rendering.host.run().or(left_at.map(Envelope::settled));
+    let goes = |cluster: &Envelope| match host_anchor {
         Some(anchor) if !newcomer => host.holds(anchor),
-        Some(_) | None => host.covers(*run),
+        Some(_) | None => host.covers(*cluster),
     };
-    // A host that is too small for what there is without a change is raised by no configuration of ours.
-    let (smaller, other) = match run.filter(|run| !goes(run)) {
-        Some(run) if host_anchor.is_none() && host.carries() < run.carries() => (Some(run.carries()), None),
-        other => (None, other),
-    };
-    if let Some(cluster) = other {
+    // One that is smaller than the last change left the others is raised by no configuration of ours.
+    let smaller = left_at.filter(|others| host.carries() < *others);
+    if let Some(cluster) = cluster.filter(|cluster| smaller.is_none() && !goes(cluster)) {
         return Admit::Wait(NotYet::Host { runs: host, cluster });
     }
     let needs = network.carries().bytes() + headers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Envelope;
 use super::plan::Observed;
-use super::record::{Change, HostRendering, Record, Stage};
+use super::record::{Change, Record, Stage};
 use crate::name::NodeName;
 
 /// A change, node by node.
@@ -81,11 +81,7 @@ pub fn outline(
         let told = record.with(Some(Change { stage, ..change })).rendering();
         let nodes = runs.iter_mut().map(|(name, now)| {
             let (pods, host) = *now;
-            let after = match told.host {
-                HostRendering::Own { .. } => host,
-                HostRendering::Towards { run, .. } => run,
-                HostRendering::At(mtu) => Envelope::settled(mtu),
-            };
+            let after = told.host.run().unwrap_or(host);
             *now = (told.network, after);
             // Also where the host's own configuration must be written, which is done at boot.
             let restarts = pods != told.network || host != after;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{self, Asked, Cluster, Hosts, Refusal, Wanted};
 use super::probe::judge::{Probes, Trouble};
-use super::record::{Change, HostRendering, Record, Rendering, Stage};
+use super::record::{Change, Record, Rendering, Stage};
 use super::status::{Condition, Event, Phase};
 use super::{Envelope, Mtu};
 use crate::name::NodeName;
@@ -220,7 +220,7 @@ fn advance(
     if trouble && turn {
         return match undo(&change) {
             Some(edit) => (*record, Some(edit)),
-            None => finished(record, network.from, arrived, may_end, finish_alone),
+            None => finished(record, arrived, may_end, finish_alone),
         };
     }
     match stage {
@@ -229,8 +229,7 @@ fn advance(
             (record.with(Some(Change { stage: Stage::Settling, ..change })), None)
         }
         Stage::Spreading { finish: false } => (*record, finish_alone.then_some(SpecEdit::Finish(network.to))),
-        Stage::Settling => finished(record, network.to, arrived, may_end, finish_alone),
-        Stage::Returning => finished(record, network.from, arrived, may_end, finish_alone),
+        Stage::Settling | Stage::Returning => finished(record, arrived, may_end, finish_alone),
     }
 }
 
@@ -246,16 +245,10 @@ pub fn undo(change: &Change) -> Option<SpecEdit> {
     Some(SpecEdit::Migrate { from, to: network.from, machine_to: host.from })
 }
 
-fn finished(
-    record: &Record,
-    at: Mtu,
-    arrived: bool,
-    may_end: bool,
-    finish_alone: bool,
-) -> (Record, Option<SpecEdit>) {
+fn finished(record: &Record, arrived: bool, may_end: bool, finish_alone: bool) -> (Record, Option<SpecEdit>) {
     match (arrived, may_end) {
         (true, true) => (record.ended(), None),
-        (true, false) if finish_alone => (*record, Some(SpecEdit::Finish(at))),
+        (true, false) if finish_alone => (*record, Some(SpecEdit::Finish(record.ended().mtu))),
         (true | false, _) => (*record, None),
     }
 }
@@ -304,11 +297,7 @@ pub fn missing(told: &Rendering, nodes: &BTreeMap<NodeName, NodeFacts>) -> Vec<M
         let runs = |wanted: Envelope| {
             observed.host.carries() == wanted.carries() && observed.host.sends() <= wanted.sends()
         };
-        let fits = match told.host {
-            HostRendering::Own { .. } => true,
-            HostRendering::Towards { run, .. } => runs(run),
-            HostRendering::At(mtu) => runs(Envelope::settled(mtu)),
-        };
+        let fits = told.host.run().is_none_or(runs);
         (!fits).then_some(Why::Host(observed.host))
     };
     let found = nodes.iter().filter_map(|(name, node)| Some(Missing { node: name.clone(), why: why(node)? }));

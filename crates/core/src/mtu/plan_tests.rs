@@ -85,11 +85,7 @@ impl World {
         let Rendering { epoch, network, host } = self.record.rendering();
         let facts = self.nodes.get_mut(&name(node)).unwrap();
         let before = facts.observed.unwrap().host;
-        let host = match host {
-            HostRendering::Own { .. } => before,
-            HostRendering::Towards { run, .. } => run,
-            HostRendering::At(mtu) => Envelope::settled(mtu),
-        };
+        let host = host.run().unwrap_or(before);
         let observed = Observed { epoch, network: Some(network), host };
         *facts = NodeFacts { done: Some(epoch), observed: Some(observed), unclaimed: false };
         self.settle()

@@ -111,6 +111,17 @@ pub enum HostRendering {
     At(Mtu),
 }
 
+impl HostRendering {
+    /// What hosts are to run at; nothing where that is their own affair.
+    pub fn run(self) -> Option<Envelope> {
+        match self {
+            HostRendering::Own { .. } => None,
+            HostRendering::Towards { run, .. } => Some(run),
+            HostRendering::At(mtu) => Some(Envelope::settled(mtu)),
+        }
+    }
+}
+
 impl Record {
     /// No change under way, at `mtu`.
     pub fn settled(mtu: Mtu) -> Record {
