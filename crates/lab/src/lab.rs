@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::enter::Way;
 use crate::error::{During, LabError, Result};
+use crate::neighbours;
 use crate::options::{Lifetime, Name, NewNode, Options};
 use crate::protocol::{Fault, Reply, Request, Status, Waiting, WayThere};
 use crate::state::{Runner, State, started};
@@ -251,7 +252,9 @@ fn clean(state: &State) -> Result<()> {
         return Ok(());
     }
     state.kill_runner(END_WITHIN)?;
-    state.remove()
+    // First, so that if we are killed in between there is still a lab to be taken down.
+    let given_back = neighbours::give_back(state);
+    state.remove().and(given_back)
 }
 
 /// Starts the lab's process in process and mount namespaces of its own.

@@ -37,6 +37,7 @@ pub mod kills;
 mod kubelet;
 mod lab;
 pub mod meter;
+pub mod neighbours;
 pub mod node;
 mod options;
 pub mod paths;

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use netferry_lab::{Lab, LabError, Lifetime};
+use netferry_lab::neighbours::LEDGER;
+use netferry_lab::{Lab, LabError, Lifetime, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -69,6 +70,31 @@ fn a_lab_killed_while_it_comes_up_or_goes_down_leaves_nothing_either() {
     down.wait().expect("it ends");
     Lab::remove(&options.root, &options.name).expect("removed");
     assert_eq!(made.left(), Vec::<String>::new());
+}
+
+#[test]
+fn room_for_the_neighbours_of_a_large_lab_is_given_back_when_it_was_killed_too() {
+    let limit = || -> u32 {
+        let text = std::fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3").expect("a limit");
+        text.trim().parse().expect("a number")
+    };
+    let ledger = || std::fs::read_to_string(LEDGER).unwrap_or_default();
+    // Many wires count as many nodes do. Other large labs may run beside this one, hence the ledger.
+    let options = Options { networks: Options::MOST_NETWORKS, ..bare(2) };
+    let (alone, before) = (ledger().is_empty(), limit());
+    let lab = up(&options);
+    let entry = lab.state().path().display().to_string();
+    assert!(ledger().contains(&entry), "{}", ledger());
+    if alone {
+        assert!(limit() > before, "{} was {before}", limit());
+    }
+    let runner = lab.state().runner().expect("a runner").pid;
+    kill(Pid::from_raw(runner), Signal::SIGKILL).expect("the lab's process is there");
+    lab.down().expect("down");
+    assert!(!ledger().contains(&entry), "{}", ledger());
+    if alone && ledger().is_empty() {
+        assert_eq!(limit(), before);
+    }
 }
 
 #[test]

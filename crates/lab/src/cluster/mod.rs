@@ -1,7 +1,8 @@
 //! The process that is a lab: the ancestor of everything in it.
 //!
 //! It is the first process of its process namespace, so the kernel ends every other one with it; and what it and they
-//! mount is in mount namespaces that go with them. Nothing has to be undone for a lab to be gone but its directory.
+//! mount is in mount namespaces that go with them. Nothing has to be undone for a lab to be gone but its directory, and
+//! the room a large one takes in the machine's table of neighbours.
 
 mod bootstrap;
 mod control;
@@ -30,6 +31,7 @@ use self::fabric::Fabric;
 use self::machine::{Machine, Rack};
 use crate::children::Children;
 use crate::error::{During, LabError, Result};
+use crate::neighbours;
 use crate::node::{Spec, disk};
 use crate::options::{ControlPlane, Lifetime, Name, NewNode, Options, Role};
 use crate::protocol::{Fault, Stage, Status, Waiting, WayThere};
@@ -76,7 +78,8 @@ pub fn run(directory: &Path) -> Result<()> {
         for name in fabric::NAMESPACES {
             Namespace::unbind(state.namespace(name)).during(format!("removing the {name} namespace"))?;
         }
-        state.remove()?;
+        let given_back = neighbours::give_back(&state);
+        state.remove().and(given_back)?;
     }
     ended
 }
@@ -200,6 +203,10 @@ impl Cluster {
         let name = new.name.clone().unwrap_or_else(|| machine::free_name(number));
         if nodes.contains_key(&name) {
             return Err(LabError::Refused(format!("there is a node {name} already; give another name")));
+        }
+        if let Err(error) = neighbours::make_room(&self.state, &self.options, nodes.len() + 1) {
+            // It may have room enough, or somebody outside makes some; a lab that nobody can start helps nobody.
+            tracing::warn!(error = error.chain(), nodes = nodes.len() + 1, "nodes may not find each other");
         }
         let spec = Spec::new(&self.options, self.state.node(&name), name.clone(), number, &new);
         disk::make(&spec)?;
