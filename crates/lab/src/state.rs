@@ -4,6 +4,7 @@
 //! that was killed is told from a running one without guessing by process ids.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{During, LabError, Result};
 use crate::options::{Name, Options};
+
+/// Two who remove the same files are done after this long at most.
+const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The directory of one lab.
 #[derive(Clone, Debug)]
@@ -101,12 +105,17 @@ impl State {
     }
 
     /// Removes everything, and the directory of all labs if this was the last.
+    ///
+    /// A lab that ends with its caller and somebody who takes it down may do so at the same time: each finds directories
+    /// that the other has just made empty, or not yet.
     pub fn remove(&self) -> Result<()> {
-        match fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).during(format!("removing {}", self.directory.display()));
+        let deadline = Instant::now() + REMOVED_WITHIN;
+        while let Err(error) = fs::remove_dir_all(&self.directory) {
+            match error.kind() {
+                ErrorKind::NotFound if !self.exists() => break,
+                ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty if Instant::now() < deadline => {}
+                _ => return Err(error).during(format!("removing {}", self.directory.display())),
             }
-            Ok(()) | Err(_) => {}
         }
         if let Some(root) = self.directory.parent() {
             // Not empty: another lab is there.
@@ -240,6 +249,23 @@ mod tests {
         assert!(root.is_dir());
         labs[1].remove().unwrap();
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn several_who_remove_a_lab_at_once_remove_all_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let state = State::of(root.path(), &"one".parse().unwrap());
+        state.create().unwrap();
+        for number in 0..2000 {
+            let directory = state.path().join(format!("nodes/{}/{}", number % 40, number));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("file"), "").unwrap();
+        }
+        std::thread::scope(|threads| {
+            let all: Vec<_> = (0..4).map(|_| threads.spawn(|| state.remove())).collect();
+            all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+        });
+        assert!(!state.exists());
     }
 
     #[test]

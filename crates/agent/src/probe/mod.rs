@@ -6,8 +6,8 @@
 
 mod line;
 mod trials;
+mod turns;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use line::Lines;
 use trials::Trials;
+use turns::Turns;
+
+pub use turns::Rate;
 
 /// How fast nodes are tried.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +34,11 @@ pub struct Pace {
     pub tick: Duration,
     /// How long an answer may take.
     pub patience: Duration,
-    /// While a change is under way: the pause before a node that is known is tried again, and how many are tried at a
-    /// time. The latter bounds what a node sends, however large the cluster.
-    pub often: (Duration, usize),
-    /// The same while there is none.
-    pub seldom: (Duration, usize),
+    /// While a change is under way.
+    pub often: Rate,
+    /// While there is none. Each trial costs both switches a few flows, and those of all nodes add up where nodes share a
+    /// machine.
+    pub seldom: Rate,
     /// The least time between two reports.
     pub reports: Duration,
 }
@@ -46,8 +49,8 @@ impl Default for Pace {
         Pace {
             tick: Duration::from_millis(250),
             patience: Duration::from_millis(1500),
-            often: (seconds(1), 4),
-            seldom: (seconds(10), 1),
+            often: Rate { pause: seconds(1), apart: Duration::ZERO, at_once: 4 },
+            seldom: Rate { pause: seconds(10), apart: seconds(1), at_once: 1 },
             reports: seconds(2),
         }
     }
@@ -75,8 +78,7 @@ struct Prober {
     lines: Lines,
     trials: Trials,
     ledger: Ledger,
-    /// When each node was tried last.
-    last: BTreeMap<NodeName, Instant>,
+    turns: Turns,
     /// The rendering at which everything was tried last, and what that came to: it stays tried when a node restarts.
     tried: Option<(u64, All)>,
     began: Instant,
@@ -95,7 +97,7 @@ pub async fn run(parts: Parts, tell: watch::Sender<Option<Report>>) {
         lines,
         trials: Trials::default(),
         ledger: Ledger::default(),
-        last: BTreeMap::new(),
+        turns: Turns::default(),
         tried: None,
         began: Instant::now(),
     };
@@ -131,13 +133,13 @@ impl Prober {
         }
         self.ledger
             .retain(|to, way| peers.get(to).is_some_and(|peer| peer.there && peer.address(way).is_some()));
-        self.last.retain(|name, _| peers.contains_key(name));
+        self.turns.retain(|name| peers.contains_key(name));
         for name in self.due(&runs, own, &peers, now) {
             for (way, address, aim) in aims(&runs, own, &peers[&name]) {
                 let size = self.ledger.next(&name, way, aim);
                 self.trials.begin(&self.lines, &name, way, address, size, now);
             }
-            self.last.insert(name, now);
+            self.turns.take(name, now);
         }
         if let Some(all) = all(&self.parts.name, &runs, &peers, &self.ledger) {
             self.tried = Some((runs.epoch, all));
@@ -158,21 +160,17 @@ impl Prober {
         probe::runs(translate::understood(sizes.as_ref()?).ok()?)
     }
 
-    /// The nodes to try now, those that waited longest first.
     fn due(&self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant) -> Vec<NodeName> {
         let Pace { often, seldom, .. } = self.parts.pace;
-        let (pause, at_once) = if is_moving(runs, peers) { often } else { seldom };
-        let rested = |name: &NodeName| self.last.get(name).is_none_or(|last| now - *last >= pause);
-        let unknown = |name: &NodeName, peer: &Peer| {
-            aims(runs, own, peer).iter().any(|(way, _, aim)| self.ledger.width(name, *way, *aim).is_none())
-        };
-        let is_due = |(name, peer): &(&NodeName, &Peer)| {
-            let now = rested(name) || unknown(name, peer);
-            **name != self.parts.name && peer.there && now && !self.trials.with(name)
-        };
-        let mut due: Vec<&NodeName> = peers.iter().filter(is_due).map(|(name, _)| name).collect();
-        due.sort_by_key(|name| self.last.get(*name));
-        due.into_iter().take(at_once).cloned().collect()
+        let rate = if is_moving(runs, peers) { often } else { seldom };
+        let nodes = peers.iter().filter_map(|(name, peer)| {
+            let aims = aims(runs, own, peer);
+            let can_be =
+                *name != self.parts.name && peer.there && !aims.is_empty() && !self.trials.with(name);
+            let known = |(way, _, aim): &(_, _, _)| self.ledger.width(name, *way, *aim).is_some();
+            can_be.then(|| (name, aims.iter().all(known)))
+        });
+        self.turns.due(nodes, rate, now)
     }
 }
 

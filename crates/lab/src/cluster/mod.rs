@@ -43,6 +43,9 @@ pub use fabric::interface;
 /// As many nodes boot at a time; what a boot waits for is mostly a processor, and more would wait for each other.
 const BOOT_AT_ONCE: usize = 8;
 
+/// What the lab's process is at when it is to end takes this long at most.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Runs a lab until it is ended. The calling process must be single-threaded and the first of its process namespace.
 pub fn run(directory: &Path) -> Result<()> {
     let state = State::at(directory);
@@ -73,6 +76,8 @@ pub fn run(directory: &Path) -> Result<()> {
     });
     // Whoever takes a lab down removes its directory; if nobody is left, that is us.
     if tied && ended.is_ok() {
+        // First: its tasks would boot the nodes again that are about to be killed, and those would go on writing.
+        runtime.shutdown_timeout(STOPS_WITHIN);
         kill_everything();
         // They are mounted where we are, and nobody else sees that; a file that is mounted on cannot be removed.
         for name in fabric::NAMESPACES {

@@ -1,0 +1,94 @@
+//! Whose turn it is to be tried.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use netferry_core::name::NodeName;
+use tokio::time::Instant;
+
+/// How fast nodes are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// The pause before a node that is known is tried again.
+    pub pause: Duration,
+    /// The least time between two nodes that are known; those that are not do not wait for it.
+    pub apart: Duration,
+    /// How many are tried at a time. It bounds what a node sends, however large the cluster.
+    pub at_once: usize,
+}
+
+/// When each node was tried last.
+#[derive(Debug, Default)]
+pub(super) struct Turns(BTreeMap<NodeName, Instant>);
+
+impl Turns {
+    /// The nodes to try now, those that waited longest first, out of those that can be; each with whether enough is known
+    /// of the ways to it.
+    pub(super) fn due<'a>(
+        &self,
+        nodes: impl Iterator<Item = (&'a NodeName, bool)>,
+        rate: Rate,
+        now: Instant,
+    ) -> Vec<NodeName> {
+        let since = |last: &Instant| now - *last;
+        let apart = self.0.values().max().is_none_or(|newest| since(newest) >= rate.apart);
+        let rested = |name| apart && self.0.get(name).is_none_or(|last| since(last) >= rate.pause);
+        let mut due: Vec<&NodeName> =
+            nodes.filter(|(name, known)| !known || rested(*name)).map(|(name, _)| name).collect();
+        due.sort_by_key(|name| self.0.get(*name));
+        due.into_iter().take(rate.at_once).cloned().collect()
+    }
+
+    /// A node is tried.
+    pub(super) fn take(&mut self, name: NodeName, now: Instant) {
+        self.0.insert(name, now);
+    }
+
+    /// Forgets nodes that are gone.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&NodeName) -> bool) {
+        self.0.retain(|name, _| is_there(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate { pause: Duration::from_secs(10), apart: Duration::from_secs(1), at_once: 1 };
+
+    /// Tries `nodes` for some seconds, four times in each, and tells how often each of them was.
+    fn tried(nodes: &[(&str, bool)], rate: Rate, seconds: u64) -> BTreeMap<String, usize> {
+        let nodes: Vec<(NodeName, bool)> =
+            nodes.iter().map(|(name, known)| (name.parse().expect("a name"), *known)).collect();
+        let (mut turns, mut count, began) = (Turns::default(), BTreeMap::new(), Instant::now());
+        for tick in 0..seconds * 4 {
+            let now = began + Duration::from_millis(250) * u32::try_from(tick).expect("a short test");
+            for name in turns.due(nodes.iter().map(|(name, known)| (name, *known)), rate, now) {
+                *count.entry(name.to_string()).or_default() += 1;
+                turns.take(name, now);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn what_a_node_sends_at_rest_does_not_grow_with_the_cluster() {
+        let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
+        let many: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), true)).collect();
+        let count = tried(&many, RATE, 400);
+        assert_eq!(count.len(), 200, "all have their turn");
+        assert!(count.values().all(|times| *times == 2), "{count:?}");
+        // Few are not tried more often than is of use.
+        assert_eq!(tried(&many[..2], RATE, 40).into_values().collect::<Vec<_>>(), [4, 4]);
+    }
+
+    #[test]
+    fn nodes_that_nothing_is_known_of_do_not_wait_for_those_that_are() {
+        let mixed = [("known", true), ("new", false)];
+        let count = tried(&mixed, RATE, 10);
+        assert!(count["new"] >= 30, "{count:?}");
+        let moving = Rate { pause: Duration::from_secs(1), apart: Duration::ZERO, at_once: 4 };
+        let known = ["a", "b", "c", "d", "e", "f"].map(|name| (name, true));
+        assert!(tried(&known, moving, 10).values().all(|times| *times == 10));
+    }
+}
