@@ -111,10 +111,12 @@ impl State {
     pub fn remove(&self) -> Result<()> {
         let deadline = Instant::now() + REMOVED_WITHIN;
         while let Err(error) = fs::remove_dir_all(&self.directory) {
-            match error.kind() {
-                ErrorKind::NotFound if !self.exists() => break,
-                ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty if Instant::now() < deadline => {}
-                _ => return Err(error).during(format!("removing {}", self.directory.display())),
+            if !self.exists() {
+                break;
+            }
+            let disturbed = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty);
+            if !disturbed || Instant::now() > deadline {
+                return Err(error).during(format!("removing {}", self.directory.display()));
             }
         }
         if let Some(root) = self.directory.parent() {
