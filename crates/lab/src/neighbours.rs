@@ -1,9 +1,10 @@
 //! Room in the machine's table of neighbours.
 //!
-//! The kernel keeps one table per family for all network namespaces, with a limit made for one host. A lab is many: each
-//! of its nodes talks to all others, and beyond the limit none of them can find another. So a large lab raises the limit
-//! while it runs. That is a setting of the whole machine, hence the ledger: who needs how much, what the limit was
-//! before, what we made of it. The last lab gives it back; the next one to come or go does so for one that was killed.
+//! The kernel keeps one table per family for all network namespaces, with limits made for one host. A lab is many: each
+//! of its nodes talks to all others, and beyond the limits they forget each other and at last cannot find each other. So a
+//! large lab raises the limits while it runs. They are settings of the whole machine, hence the ledger: who needs how much,
+//! what they were before, what we made of them. The last lab gives them back; the next one to come or go does so for one
+//! that was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -137,7 +138,7 @@ impl Book {
                 "" => Ledger::default(),
                 text => serde_json::from_str(text).during(format!(
                     "reading {}; if it is past mending, remove it and set net.ipv4 and net.ipv6 \
-                     neigh.default.gc_thresh2 and gc_thresh3 by hand",
+                     neigh.default.gc_thresh1, 2 and 3 by hand",
                     path.display()
                 ))?,
             };
@@ -173,12 +174,15 @@ impl Book {
     }
 }
 
-/// The limits there are: a kernel without IPv6 has one family's. Above the first of each family old entries are
-/// removed, above the second new ones refused.
+/// The limits there are: a kernel without IPv6 has one family's.
+///
+/// Above the first of each family neighbours nobody asked for lately are forgotten: each of them is then looked for by a
+/// broadcast, which every switch of the lab has to carry, and a hundred of them do little else. Above the second others are
+/// forgotten for new ones, above the third new ones refused.
 fn limits(sysctls: &Sysctls<'_>) -> Result<BTreeMap<String, u32>> {
     let mut keys = vec![];
     for family in ["ipv4", "ipv6"] {
-        for name in ["gc_thresh2", "gc_thresh3"] {
+        for name in ["gc_thresh1", "gc_thresh2", "gc_thresh3"] {
             keys.push(Key::new([family, "neigh", "default", name]).during("naming a limit")?);
         }
     }
