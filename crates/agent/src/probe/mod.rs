@@ -41,6 +41,9 @@ pub struct Pace {
     pub seldom: Rate,
     /// The least time between two reports.
     pub reports: Duration,
+    /// While there is no change, as much of it for each node there is. A report is an annotation of a node, of which all
+    /// nodes are told.
+    pub reports_each: Duration,
 }
 
 impl Default for Pace {
@@ -52,7 +55,16 @@ impl Default for Pace {
             often: Rate { pause: seconds(1), apart: Duration::ZERO, at_once: 4 },
             seldom: Rate { pause: seconds(10), apart: seconds(1), at_once: 1 },
             reports: seconds(2),
+            reports_each: Duration::from_millis(500),
         }
+    }
+}
+
+impl Pace {
+    /// At rest all nodes together write as many reports, however many they are.
+    fn between_reports(&self, moving: bool, nodes: usize) -> Duration {
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        if moving { self.reports } else { self.reports.max(self.reports_each.saturating_mul(nodes)) }
     }
 }
 
@@ -90,7 +102,6 @@ pub async fn run(parts: Parts, tell: watch::Sender<Option<Report>>) {
     let lines = Lines::new(Arc::clone(&parts.kernel), parts.port, parts.peers.clone(), heard);
     let mut tick = tokio::time::interval(parts.pace.tick);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reports = parts.pace.reports;
     let mut said = Instant::now();
     let mut prober = Prober {
         parts,
@@ -107,9 +118,9 @@ pub async fn run(parts: Parts, tell: watch::Sender<Option<Report>>) {
             biased;
             Some((number, from)) = answers.recv() => prober.trials.answered(number, from),
             _ = tick.tick() => {
-                let Some(report) = prober.round().filter(|_| said.elapsed() >= reports) else { continue };
+                let Some((report, apart)) = prober.round() else { continue };
                 let news = report.is_news(tell.borrow().as_ref());
-                if news {
+                if news && said.elapsed() >= apart {
                     tell.send_replace(Some(report));
                     said = Instant::now();
                 }
@@ -120,8 +131,9 @@ pub async fn run(parts: Parts, tell: watch::Sender<Option<Report>>) {
 }
 
 impl Prober {
-    /// Ends trials and begins others; what is known by then, if anything new can be said.
-    fn round(&mut self) -> Option<Report> {
+    /// Ends trials and begins others; what is known by then, if anything new can be said, and how long after the last
+    /// time.
+    fn round(&mut self) -> Option<(Report, Duration)> {
         let runs = self.runs()?;
         let heard = self.parts.peers.clone();
         let peers = heard.borrow();
@@ -134,7 +146,8 @@ impl Prober {
         self.ledger
             .retain(|to, way| peers.get(to).is_some_and(|peer| peer.there && peer.address(way).is_some()));
         self.turns.retain(|name| peers.contains_key(name));
-        for name in self.due(&runs, own, &peers, now) {
+        let moving = is_moving(&runs, &peers);
+        for name in self.due(&runs, own, &peers, now, moving) {
             for (way, address, aim) in aims(&runs, own, &peers[&name]) {
                 let size = self.ledger.next(&name, way, aim);
                 self.trials.begin(&self.lines, &name, way, address, size, now);
@@ -152,7 +165,8 @@ impl Prober {
             losses: self.ledger.losses(now - self.began).collect(),
         };
         report.losses.iter_mut().for_each(coarse);
-        (!self.ledger.is_open()).then_some(report)
+        let apart = self.parts.pace.between_reports(moving, peers.len());
+        (!self.ledger.is_open()).then_some((report, apart))
     }
 
     fn runs(&self) -> Option<Runs> {
@@ -160,9 +174,9 @@ impl Prober {
         probe::runs(translate::understood(sizes.as_ref()?).ok()?)
     }
 
-    fn due(&self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant) -> Vec<NodeName> {
+    fn due(&self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant, moving: bool) -> Vec<NodeName> {
         let Pace { often, seldom, .. } = self.parts.pace;
-        let rate = if is_moving(runs, peers) { often } else { seldom };
+        let rate = if moving { often } else { seldom };
         let nodes = peers.iter().filter_map(|(name, peer)| {
             let aims = aims(runs, own, peer);
             let can_be =
@@ -178,4 +192,17 @@ impl Prober {
 fn coarse(loss: &mut Loss) {
     let tenths = (loss.lost * 10).div_ceil(loss.of.max(1));
     (loss.lost, loss.of) = (tenths, 10);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_cluster_at_rest_writes_no_more_reports_than_a_small_one() {
+        let pace = Pace::default();
+        assert_eq!(pace.between_reports(false, 3), Duration::from_secs(2));
+        assert_eq!(pace.between_reports(false, 100), Duration::from_secs(50));
+        assert_eq!(pace.between_reports(true, 100), Duration::from_secs(2), "a change waits for reports");
+    }
 }

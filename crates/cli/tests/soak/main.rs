@@ -84,7 +84,10 @@ const SCENARIOS: &[&Scenario] = &[
     &underlay::SCENARIO,
     &large::SCENARIO,
     &proofs::MODEL,
-    &proofs::SIMULATION,
+    &proofs::SIMULATION[0],
+    &proofs::SIMULATION[1],
+    &proofs::SIMULATION[2],
+    &proofs::SIMULATION[3],
     &proofs::EVERY_STEP,
 ];
 
