@@ -34,8 +34,20 @@ pub(crate) struct Program {
     pub place: Place,
     /// Where its output goes; appended.
     pub log: PathBuf,
-    /// Everything waits for it.
-    pub urgent: bool,
+    /// How long it may wait for a processor.
+    pub urgency: Urgency,
+}
+
+/// How long a program may wait for a processor, and whoever needs it for another one of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// As others do.
+    #[default]
+    Usual,
+    /// As others do; when it ends it is there again at once.
+    BackAtOnce,
+    /// It comes before everything else of the machine, and is there again at once: packets wait for it.
+    First,
 }
 
 impl Program {
@@ -50,7 +62,7 @@ impl Program {
             environment: vec![],
             place: Place::default(),
             log: log.into(),
-            urgent: false,
+            urgency: Urgency::Usual,
         }
     }
 
@@ -78,9 +90,9 @@ impl Program {
         Program { path: "/usr/bin/nice".into(), arguments, ..self }
     }
 
-    /// Before everything else of the machine, and there again at once: packets wait for it.
-    pub(crate) fn urgent(self) -> Program {
-        Program { urgent: true, ..self }
+    /// Of this urgency.
+    pub(crate) fn urgent(self, urgency: Urgency) -> Program {
+        Program { urgency, ..self }
     }
 
     /// Somewhere else.
@@ -104,7 +116,7 @@ impl Program {
             .stdin(std::process::Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        if self.urgent {
+        if self.urgency == Urgency::First {
             before_others(command.as_std_mut());
         }
         self.place.spawn(children, &mut command)
@@ -173,7 +185,8 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let first_pause = if self.program.urgent { Duration::ZERO } else { SHORT_PAUSE };
+        let usual = self.program.urgency == Urgency::Usual;
+        let first_pause = if usual { SHORT_PAUSE } else { Duration::ZERO };
         let mut pause = first_pause;
         loop {
             let began = Instant::now();

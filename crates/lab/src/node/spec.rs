@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::interface;
 use crate::options::{Name, NewNode, Options, Parts, Role};
 
+/// More nodes than this share processors as everybody does. Losses are measured with fewer.
+const CROWD: u16 = 32;
+
 /// What a node is; enough to boot it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
@@ -38,6 +41,9 @@ pub struct Spec {
     /// Its agent is the operator too.
     #[serde(default)]
     pub solo: bool,
+    /// There are so many that none of them may come before everything else.
+    #[serde(default)]
+    pub crowded: bool,
 }
 
 /// An interface.
@@ -73,6 +79,7 @@ impl Spec {
             // The uplink of a single node stays as it is.
             parts: Parts { host_init: options.parts.host_init && !options.single_node, ..options.parts },
             solo: options.solo(),
+            crowded: options.nodes > CROWD,
         }
     }
 

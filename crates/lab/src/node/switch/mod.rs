@@ -12,7 +12,7 @@ use netferry_ovs::{Client, Desired, Options, Owner, Spec, Wanted};
 use super::{Reporter, insist, once};
 use crate::children::Children;
 use crate::error::{During, Result};
-use crate::program::{Program, Service};
+use crate::program::{Program, Service, Urgency};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const FILE: &str = "/etc/openvswitch/conf.db";
@@ -20,7 +20,13 @@ const SOCKET: &str = "unix:/run/openvswitch/db.sock";
 const LOGS: &str = "/var/log/openvswitch";
 
 /// Starts both, and keeps them running.
-pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Vec<Service>> {
+///
+/// A switch of hardware does not wait until a compiler lets go of the processor. This one forwards by a process whose
+/// sockets hold some ninety packets, so it comes before others. Not where there are too many (`crowded`): they would take
+/// up all processors with packets one by one, which they handle many at a time when they have to wait, and nobody could
+/// tell them anything.
+pub(super) async fn start(children: &Children, reporter: &Reporter, crowded: bool) -> Result<Vec<Service>> {
+    let urgency = if crowded { Urgency::BackAtOnce } else { Urgency::First };
     if !Path::new(FILE).exists() {
         let tool = Program::new("/usr/bin/ovsdb-tool", format!("{LOGS}/ovsdb-tool.log"));
         once(tool.args(["create", FILE, SCHEMA]), children).await?;
@@ -33,21 +39,19 @@ pub(super) async fn start(children: &Children, reporter: &Reporter) -> Result<Ve
         "-vconsole:warn",
     ]);
     // Without it the switch stands still.
-    let database = database.urgent().supervise(children);
+    let database = database.urgent(urgency).supervise(children);
     insist(reporter, "preparing the switch's database", async || {
         tokio::time::timeout(Duration::from_secs(10), prepare())
             .await
             .during("waiting for the switch's database")?
     })
     .await;
-    // A switch of hardware does not wait until a compiler lets go of the processor. This one forwards by a process
-    // whose sockets hold some ninety packets.
     let daemon = Program::new("/usr/sbin/ovs-vswitchd", format!("{LOGS}/ovs-vswitchd.log")).args([
         meeting::LISTENING,
         "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
         "-vconsole:info",
     ]);
-    let daemon = daemon.urgent().supervise(children);
+    let daemon = daemon.urgent(urgency).supervise(children);
     tokio::spawn(meeting::arrange(daemon.follow()));
     tokio::spawn(room::make(database.follow()));
     Ok(vec![database, daemon])
