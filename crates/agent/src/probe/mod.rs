@@ -152,7 +152,6 @@ impl Prober {
                 let size = self.ledger.next(&name, way, aim);
                 self.trials.begin(&self.lines, &name, way, address, size, now);
             }
-            self.turns.take(name, now);
         }
         if let Some(all) = all(&self.parts.name, &runs, &peers, &self.ledger) {
             self.tried = Some((runs.epoch, all));
@@ -174,7 +173,7 @@ impl Prober {
         probe::runs(translate::understood(sizes.as_ref()?).ok()?)
     }
 
-    fn due(&self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant, moving: bool) -> Vec<NodeName> {
+    fn due(&mut self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant, moving: bool) -> Vec<NodeName> {
         let Pace { often, seldom, .. } = self.parts.pace;
         let rate = if moving { often } else { seldom };
         let nodes = peers.iter().filter_map(|(name, peer)| {
@@ -184,7 +183,7 @@ impl Prober {
             let known = |(way, _, aim): &(_, _, _)| self.ledger.width(name, *way, *aim).is_some();
             can_be.then(|| (name, aims.iter().all(known)))
         });
-        self.turns.due(nodes, rate, now)
+        self.turns.take(nodes, rate, now)
     }
 }
 

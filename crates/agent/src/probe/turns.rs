@@ -17,36 +17,42 @@ pub struct Rate {
     pub at_once: usize,
 }
 
-/// When each node was tried last.
+/// Who was tried when.
 #[derive(Debug, Default)]
-pub(super) struct Turns(BTreeMap<NodeName, Instant>);
+pub(super) struct Turns {
+    /// When each node was, the last time.
+    last: BTreeMap<NodeName, Instant>,
+    /// When any node that is known was. Those that are not do not count: some that never answer would keep all others
+    /// from being tried.
+    last_known: Option<Instant>,
+}
 
 impl Turns {
-    /// The nodes to try now, those that waited longest first, out of those that can be; each with whether enough is known
-    /// of the ways to it.
-    pub(super) fn due<'a>(
-        &self,
+    /// The nodes whose turn it is now, those that waited longest first, out of those that can be tried; each with whether
+    /// enough is known of the ways to it.
+    pub(super) fn take<'a>(
+        &mut self,
         nodes: impl Iterator<Item = (&'a NodeName, bool)>,
         rate: Rate,
         now: Instant,
     ) -> Vec<NodeName> {
         let since = |last: &Instant| now - *last;
-        let apart = self.0.values().max().is_none_or(|newest| since(newest) >= rate.apart);
-        let rested = |name| apart && self.0.get(name).is_none_or(|last| since(last) >= rate.pause);
-        let mut due: Vec<&NodeName> =
-            nodes.filter(|(name, known)| !known || rested(*name)).map(|(name, _)| name).collect();
-        due.sort_by_key(|name| self.0.get(*name));
-        due.into_iter().take(rate.at_once).cloned().collect()
-    }
-
-    /// A node is tried.
-    pub(super) fn take(&mut self, name: NodeName, now: Instant) {
-        self.0.insert(name, now);
+        let apart = self.last_known.as_ref().is_none_or(|last| since(last) >= rate.apart);
+        let rested = |name| apart && self.last.get(name).is_none_or(|last| since(last) >= rate.pause);
+        let mut due: Vec<(&NodeName, bool)> = nodes.filter(|(name, known)| !known || rested(*name)).collect();
+        due.sort_by_key(|(name, _)| self.last.get(*name));
+        due.truncate(rate.at_once);
+        if due.iter().any(|(_, known)| *known) {
+            self.last_known = Some(now);
+        }
+        let due: Vec<NodeName> = due.into_iter().map(|(name, _)| name.clone()).collect();
+        self.last.extend(due.iter().map(|name| (name.clone(), now)));
+        due
     }
 
     /// Forgets nodes that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(&NodeName) -> bool) {
-        self.0.retain(|name, _| is_there(name));
+        self.last.retain(|name, _| is_there(name));
     }
 }
 
@@ -63,9 +69,8 @@ mod tests {
         let (mut turns, mut count, began) = (Turns::default(), BTreeMap::new(), Instant::now());
         for tick in 0..seconds * 4 {
             let now = began + Duration::from_millis(250) * u32::try_from(tick).expect("a short test");
-            for name in turns.due(nodes.iter().map(|(name, known)| (name, *known)), rate, now) {
+            for name in turns.take(nodes.iter().map(|(name, known)| (name, *known)), rate, now) {
                 *count.entry(name.to_string()).or_default() += 1;
-                turns.take(name, now);
             }
         }
         count
@@ -87,6 +92,10 @@ mod tests {
         let mixed = [("known", true), ("new", false)];
         let count = tried(&mixed, RATE, 10);
         assert!(count["new"] >= 30, "{count:?}");
+        assert_eq!(count["known"], 1, "{count:?}");
+        // However many never answer, those that do have their turns.
+        let silent = [("known", true), ("a", false), ("b", false), ("c", false), ("d", false)];
+        assert_eq!(tried(&silent, RATE, 100)["known"], 10);
         let moving = Rate { pause: Duration::from_secs(1), apart: Duration::ZERO, at_once: 4 };
         let known = ["a", "b", "c", "d", "e", "f"].map(|name| (name, true));
         assert!(tried(&known, moving, 10).values().all(|times| *times == 10));
