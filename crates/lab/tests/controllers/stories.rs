@@ -20,6 +20,16 @@ pub(crate) type Told = Vec<String>;
 pub(crate) async fn a_deployment_through_its_life(crew: &Crew) -> Told {
     let mut told = Told::new();
     let _nodes = [crew.node("a").await, crew.node("b").await, crew.node("c").await];
+    // Who binds pods may hear of a node late, and cannot spread over nodes it has not heard of.
+    for name in ["a", "b", "c"] {
+        let spec = json!({
+            "containers": [{"name": "c", "image": "one"}], "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {"kubernetes.io/hostname": name},
+        });
+        let app = format!("first-on-{name}");
+        crew.apply::<Pod>(json!({"metadata": {"name": app, "labels": {"app": app}}, "spec": spec})).await;
+        crew.until_ready(&app, 1).await;
+    }
     crew.deploy("web", 6, "one", json!({})).await;
     crew.serve("web", json!({})).await;
     crew.until_ready("web", 6).await;
