@@ -6,7 +6,6 @@
 
 mod line;
 mod trials;
-mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use netferry_api::mtu::MtuObserved;
 use netferry_core::mtu::probe::ledger::Ledger;
 use netferry_core::mtu::probe::round::{Peers, aims, all, is_moving};
+use netferry_core::mtu::probe::turns::{Rate, Turns};
 use netferry_core::mtu::probe::{All, Loss, Peer, Report, Runs};
 use netferry_core::name::NodeName;
 use netferry_kernel::Kernel;
@@ -23,9 +23,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use line::Lines;
 use trials::Trials;
-use turns::Turns;
-
-pub use turns::Rate;
 
 /// How fast nodes are tried.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +180,7 @@ impl Prober {
             let known = |(way, _, aim): &(_, _, _)| self.ledger.width(name, *way, *aim).is_some();
             can_be.then(|| (name, aims.iter().all(known)))
         });
-        self.turns.take(nodes, rate, now)
+        self.turns.take(nodes, rate, now - self.began)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod judge;
 pub mod ledger;
 pub mod message;
 pub mod round;
+pub mod turns;
 pub mod verify;
 
 use std::collections::BTreeMap;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use netferry_core::name::NodeName;
-use tokio::time::Instant;
+use crate::name::NodeName;
 
 /// How fast nodes are tried.
 #[derive(Clone, Copy, Debug)]
@@ -18,25 +17,25 @@ pub struct Rate {
 }
 
 /// Who was tried when.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Turns {
     /// When each node was, the last time.
-    last: BTreeMap<NodeName, Instant>,
+    last: BTreeMap<NodeName, Duration>,
     /// When any node that is known was. Those that are not do not count: some that never answer would keep all others
     /// from being tried.
-    last_known: Option<Instant>,
+    last_known: Option<Duration>,
 }
 
 impl Turns {
     /// The nodes whose turn it is now, those that waited longest first, out of those that can be tried; each with whether
     /// enough is known of the ways to it.
-    pub(super) fn take<'a>(
+    pub fn take<'a>(
         &mut self,
         nodes: impl Iterator<Item = (&'a NodeName, bool)>,
         rate: Rate,
-        now: Instant,
+        now: Duration,
     ) -> Vec<NodeName> {
-        let since = |last: &Instant| now - *last;
+        let since = |last: &Duration| now.saturating_sub(*last);
         let apart = self.last_known.as_ref().is_none_or(|last| since(last) >= rate.apart);
         let rested = |name| apart && self.last.get(name).is_none_or(|last| since(last) >= rate.pause);
         let mut due: Vec<(&NodeName, bool)> = nodes.filter(|(name, known)| !known || rested(*name)).collect();
@@ -51,7 +50,7 @@ impl Turns {
     }
 
     /// Forgets nodes that are gone.
-    pub(super) fn retain(&mut self, is_there: impl Fn(&NodeName) -> bool) {
+    pub fn retain(&mut self, is_there: impl Fn(&NodeName) -> bool) {
         self.last.retain(|name, _| is_there(name));
     }
 }
@@ -66,9 +65,9 @@ mod tests {
     fn tried(nodes: &[(&str, bool)], rate: Rate, seconds: u64) -> BTreeMap<String, usize> {
         let nodes: Vec<(NodeName, bool)> =
             nodes.iter().map(|(name, known)| (name.parse().expect("a name"), *known)).collect();
-        let (mut turns, mut count, began) = (Turns::default(), BTreeMap::new(), Instant::now());
+        let (mut turns, mut count) = (Turns::default(), BTreeMap::new());
         for tick in 0..seconds * 4 {
-            let now = began + Duration::from_millis(250) * u32::try_from(tick).expect("a short test");
+            let now = Duration::from_millis(250 * tick);
             for name in turns.take(nodes.iter().map(|(name, known)| (name, *known)), rate, now) {
                 *count.entry(name.to_string()).or_default() += 1;
             }
