@@ -87,3 +87,23 @@ async fn a_fixture_is_lowered_with_everything_in_it_and_twice_if_need_be() {
     let left = namespaces.get_opt(NAMESPACE).await.unwrap();
     assert!(left.is_none_or(|left| left.metadata.deletion_timestamp.is_some()));
 }
+
+#[tokio::test]
+async fn pods_of_a_fixture_that_is_being_lowered_are_not_taken_for_those_of_the_next() {
+    let client = client();
+    let nodes = ["node-1".to_owned()];
+    fixture::raise(&client, &nodes, Duration::ZERO, |_| {}).await.unwrap_err();
+    start_pods(&client).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let held_by = async |finalizers: &[&str]| {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        pods.patch("one-node-1", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    };
+    held_by(&["netferry.dev/somebody"]).await;
+    fixture::lower(&client).await.unwrap();
+    let error = fixture::raise(&client, &nodes, Duration::ZERO, |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("namespace netferry-meter (still being removed)"), "{error}");
+    held_by(&[]).await;
+    let error = fixture::raise(&client, &nodes, Duration::from_secs(1), |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("pod one-node-1 (Pending)"), "{error}");
+}

@@ -92,10 +92,20 @@ pub async fn raise(
     let apply = PatchParams::apply(MANAGER).force();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    namespaces
-        .patch(NAMESPACE, &apply, &Patch::Apply(&namespace))
-        .await
-        .map_err(failed(format!("making namespace {NAMESPACE}")))?;
+    // One that is still being removed takes its pods along, and would those we find in it.
+    loop {
+        let made = namespaces.patch(NAMESPACE, &apply, &Patch::Apply(&namespace)).await;
+        let made = made.map_err(failed(format!("making namespace {NAMESPACE}")))?;
+        if made.metadata.deletion_timestamp.is_none() {
+            break;
+        }
+        let missing = vec![format!("namespace {NAMESPACE} (still being removed)")];
+        progress(&missing);
+        if Instant::now() >= end {
+            return Err(FixtureError::NotReady { missing, within: patience });
+        }
+        tokio::time::sleep(LOOK).await;
+    }
     let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let owners: Api<Node> = Api::all(client.clone());
