@@ -16,8 +16,8 @@ use crate::notes::Notes;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "underlay",
     shows: "Hosts are asked to send 9000 over a wire that carries 1500. Nodes find out as soon as two of them could, the \
-            operator names them and takes the change back, and no packet is lost. Asked beforehand, they find out without \
-            a restart.",
+            operator names them and takes the change back, and no packet is lost. Asked by `--probe-underlay`, they find out \
+            without a restart.",
     run: |notes| run(notes).boxed_local(),
 };
 
@@ -26,11 +26,6 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     lab.wait_ready(PATIENCE, |_| {})?;
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await.context("pods and Services")?;
     let mut escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
-    let findings = findings_of_trial(&lab);
-    notes.line(format!("- tried beforehand (`--probe-underlay`): {}", findings.join(", ")));
-    if findings.len() != 6 || findings.iter().any(|finding| !finding.starts_with("Underlay/")) {
-        notes.problem("beforehand not every way between the nodes was found too narrow".to_owned());
-    }
     begin(&lab, SMALL, LARGE, true);
     let mut restarts: Vec<String> = Vec::new();
     for (what, wanted) in [("it turns around", "Returning"), ("it is back", "Idle")] {
@@ -46,12 +41,22 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         });
         done.with_context(|| format!("{what}: {}", said(&lab)))?;
         notes.line(format!("- {what} after {} restarts", restarts.len()));
+        if restarts.len() < 2 {
+            notes.problem(
+                "it did not turn around by what two nodes found out that carry the new size".to_owned(),
+            );
+        }
     }
     let told = kubectl(&lab, &["get", "events.events.k8s.io", "-A", "-o", "jsonpath={.items[*].note}"]);
     let named = told.split("packets are lost ").nth(1).map(|rest| rest.split(')').next().unwrap_or_default());
     match named {
         Some(way) => notes.line(format!("- named: `{way})`")),
         None => notes.problem(format!("no Event names the nodes: {told}")),
+    }
+    let findings = findings_of_trial(&lab);
+    notes.line(format!("- tried without a change (`--probe-underlay`): {}", findings.join(", ")));
+    if findings.len() != 6 || findings.iter().any(|finding| !finding.starts_with("Underlay/")) {
+        notes.problem("not every way between the nodes was found too narrow".to_owned());
     }
     let (report, _) = escort.finish()?;
     let (sent, lost) = (report.totals.sent, report.totals.lost);

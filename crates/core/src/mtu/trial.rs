@@ -97,8 +97,10 @@ pub struct Outcome {
     pub waits_for: Vec<NodeName>,
     /// What speaks against the change.
     pub findings: Vec<Finding>,
-    /// Nothing more can be found out: every node knows, or one does not take part.
+    /// It can be decided: every node knows of a way, or one does not take part.
     pub over: bool,
+    /// Nothing more can be found out: every node knows of every other one.
+    pub complete: bool,
 }
 
 /// What nodes found out of packets of this size between hosts.
@@ -107,7 +109,7 @@ pub fn outcome(size: Mtu, nodes: &BTreeMap<NodeName, Asked>) -> Outcome {
         nodes.iter().map(|(name, asked)| (name.clone(), asked.uid.clone())).collect();
     let roll = Roll::of(uids.iter().map(|(name, uid)| (name, uid.as_str())));
     let mut outcome = Outcome::default();
-    let mut refused = false;
+    let (mut refused, mut partly) = (false, false);
     for (name, asked) in nodes {
         if let Answer::Refused(why) = &asked.answer {
             refused = true;
@@ -119,7 +121,7 @@ pub fn outcome(size: Mtu, nodes: &BTreeMap<NodeName, Asked>) -> Outcome {
         let narrow = report.iter().flat_map(|report| trouble(name, report, &uids)).filter(
             |trouble| matches!(trouble.lost, Lost::Above(passes) if passes < size && trouble.way.layer == Layer::Hosts),
         );
-        let narrow: Vec<_> = narrow.map(|trouble| Finding::Underlay { trouble, size }).collect();
+        let narrow: Vec<_> = narrow.collect();
         let all = report.and_then(|report| report.all.as_ref()).filter(|all| all.roll == roll);
         let mut hosts =
             all.iter().flat_map(|all| &all.widths).filter(|(way, _)| way.layer == Layer::Hosts).peekable();
@@ -127,9 +129,12 @@ pub fn outcome(size: Mtu, nodes: &BTreeMap<NodeName, Asked>) -> Outcome {
         if narrow.is_empty() && !passes {
             outcome.waits_for.push(name.clone());
         }
-        outcome.findings.extend(narrow);
+        let is_named = |other: &NodeName| narrow.iter().any(|trouble| trouble.pair.to == *other);
+        partly |= !passes && !nodes.keys().filter(|other| *other != name).all(is_named);
+        outcome.findings.extend(narrow.into_iter().map(|trouble| Finding::Underlay { trouble, size }));
     }
     outcome.over = refused || outcome.waits_for.is_empty();
+    outcome.complete = refused || !partly;
     outcome
 }
 
@@ -220,9 +225,17 @@ mod tests {
         }
         let (waits_for, findings, over) = said(&found);
         assert_eq!((waits_for.len(), over), (0, true));
+        assert!(!outcome(mtu(9000), &found).complete, "nothing is known of the way from b to c");
         let first =
             "Underlay/a/b: packets of 9000 do not get through from a to b (hosts, IPv4: all above 1500)";
         assert_eq!((findings.len(), findings[0].as_str()), (3, first));
+        for (from, asked) in &mut found {
+            let narrow = &mut asked.report.as_mut().unwrap().narrow;
+            let others = ["a", "b", "c"].map(name).into_iter().filter(|other| other != from);
+            *narrow = others.map(|to| Narrow { to, ..narrow[0].clone() }).collect();
+        }
+        let all = outcome(mtu(9000), &found);
+        assert_eq!((all.findings.len(), all.complete), (6, true));
     }
 
     #[test]
