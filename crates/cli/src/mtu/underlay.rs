@@ -27,7 +27,7 @@ use crate::line::Line;
 /// How long a trial may take: a node tries a few others a second, and a way that is too narrow is measured.
 const TIME: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1));
 /// How long other nodes are waited for that may know of more ways, after the last one that is known.
-const MORE: Duration = Duration::from_secs(10);
+const MORE: Duration = Duration::from_secs(15);
 /// How long links may take to be as they were.
 const GIVING_BACK: Duration = Duration::from_secs(60);
 

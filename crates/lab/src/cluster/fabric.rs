@@ -28,6 +28,11 @@ use crate::state::State;
 /// The namespaces that are not a node's.
 pub(super) const NAMESPACES: [&str; 4] = ["fabric", "router", "outside", "control"];
 
+/// What ports of a switch take. What is too large for it is lost in it, where nobody hears of it, as in one of hardware: a
+/// port that did not take it would tell whoever sent it, and a switch of a node that hears of it throws away what
+/// it was about to send besides.
+const PORTS_TAKE: u32 = 65_535;
+
 /// The fabric and what is on it that is not a node.
 #[derive(Debug)]
 pub(super) struct Fabric {
@@ -169,7 +174,7 @@ impl Fabric {
                 let mut peer = VethPeer::named(interface(k)).inside(end.namespace.clone());
                 peer.mtu = Some(self.mtu);
                 peer.mac = end.number.map(|number| node_mac(k, number));
-                let mut want = Want::make(port.clone(), Make::Veth(peer)).mtu(self.mtu).port_of(bridge(k));
+                let mut want = Want::make(port.clone(), Make::Veth(peer)).mtu(PORTS_TAKE).port_of(bridge(k));
                 want.up = Some(!self.faults.iter().any(|f| is_cut(f, name, k)));
                 ports.push(port);
                 wants.push(want);
@@ -179,7 +184,7 @@ impl Fabric {
         let done = links.converge(&wants, &Mark::default()).during("settling the fabric's links")?;
         let made = done.create.into_iter().map(|link| link.name).filter(|name| ports.contains(name));
         plain(&self.switches, made).during("turning offloads of the fabric off")?;
-        super::faults::settle(&self.switches, &self.faults, |name, k| {
+        super::faults::settle(&self.switches, self.mtu, &self.faults, |name, k| {
             let number = self.ends.get(name).map(|end| end.number);
             number.map(|number| port(name, number, k))
         })
