@@ -8,8 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -65,29 +63,17 @@ pub(crate) fn begin_in(program: &mut Command, groups: Vec<File>) {
     unsafe { program.pre_exec(enter) };
 }
 
-/// Has a program scheduled in real time, each thread until it waits for something, before it is anything but a copy of us.
+/// Has a program scheduled in real time, before it is anything but a copy of us.
 pub(crate) fn before_others(program: &mut Command) {
     let ask = || {
         let priority = libc::sched_param { sched_priority: 5 };
         // SAFETY: the kernel reads the one structure that is there.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
         Ok(())
     };
     // SAFETY: this runs in the copy of a process that may have had other threads, so it must neither allocate nor take a
     // lock. It makes one system call.
     unsafe { program.pre_exec(ask) };
-}
-
-/// Has a program run on these processors only, before it is anything but a copy of us.
-pub(crate) fn on_processors(program: &mut Command, processors: CpuSet) {
-    let bind = move || {
-        // Where it is not allowed, any will do.
-        let _ = sched_setaffinity(Pid::from_raw(0), &processors);
-        Ok(())
-    };
-    // SAFETY: this runs in the copy of a process that may have had other threads, so it must neither allocate nor take a
-    // lock. It makes one system call, which reads a set that is there.
-    unsafe { program.pre_exec(bind) };
 }
 
 /// Sends one Ethernet frame out of a link, through a packet socket.

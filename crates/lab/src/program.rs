@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use netferry_kernel::process::{before_others, on_one_processor};
+use netferry_kernel::process::before_others;
 use nix::sys::signal::Signal;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,8 +36,6 @@ pub(crate) struct Program {
     pub log: PathBuf,
     /// How long it may wait for a processor.
     pub urgency: Urgency,
-    /// Its threads share one processor, this one of those there are; else they run on any.
-    pub processor: Option<u16>,
 }
 
 /// How long a program may wait for a processor, and whoever needs it for another one of it.
@@ -65,7 +63,6 @@ impl Program {
             place: Place::default(),
             log: log.into(),
             urgency: Urgency::Usual,
-            processor: None,
         }
     }
 
@@ -98,11 +95,6 @@ impl Program {
         Program { urgency, ..self }
     }
 
-    /// With all its threads on one processor.
-    pub(crate) fn on_processor(self, turn: u16) -> Program {
-        Program { processor: Some(turn), ..self }
-    }
-
     /// Somewhere else.
     pub(crate) fn at(self, place: Place) -> Program {
         Program { place, ..self }
@@ -126,9 +118,6 @@ impl Program {
             .stderr(log);
         if self.urgency == Urgency::First {
             before_others(command.as_std_mut());
-        }
-        if let Some(turn) = self.processor {
-            on_one_processor(command.as_std_mut(), turn.into());
         }
         self.place.spawn(children, &mut command)
     }

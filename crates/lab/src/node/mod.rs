@@ -137,7 +137,7 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
     })
     .await;
     stage(Stage::Switch);
-    let mut services = switch::start(children, reporter, spec.number, spec.crowded).await?;
+    let mut services = switch::start(children, reporter, spec.crowded).await?;
     if spec.parts.host_init {
         stage(Stage::HostInit);
         insist(reporter, "netferry host-init", async || {

@@ -25,17 +25,7 @@ const LOGS: &str = "/var/log/openvswitch";
 /// sockets hold some ninety packets, so it comes before others. Not where there are too many (`crowded`): they would take
 /// up all processors with packets one by one, which they handle many at a time when they have to wait, and nobody could
 /// tell them anything.
-///
-/// Whenever anything about a link or a route of its host changes, the process forgets all routes, and with them which
-/// packets come out of tunnels, and reads them anew. A thread that looks at flows at that very moment makes flows of it
-/// that lose packets, until they are looked at again some milliseconds later; a switch in the kernel has no such moment.
-/// So the threads of a switch share a processor, `number` says which: none of them sees what another has half done.
-pub(super) async fn start(
-    children: &Children,
-    reporter: &Reporter,
-    number: u16,
-    crowded: bool,
-) -> Result<Vec<Service>> {
+pub(super) async fn start(children: &Children, reporter: &Reporter, crowded: bool) -> Result<Vec<Service>> {
     let urgency = if crowded { Urgency::BackAtOnce } else { Urgency::First };
     if !Path::new(FILE).exists() {
         let tool = Program::new("/usr/bin/ovsdb-tool", format!("{LOGS}/ovsdb-tool.log"));
@@ -61,8 +51,7 @@ pub(super) async fn start(
         "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
         "-vconsole:info",
     ]);
-    let daemon = daemon.urgent(urgency);
-    let daemon = if crowded { daemon } else { daemon.on_processor(number) }.supervise(children);
+    let daemon = daemon.urgent(urgency).supervise(children);
     tokio::spawn(meeting::arrange(daemon.follow()));
     tokio::spawn(room::make(database.follow()));
     Ok(vec![database, daemon])
