@@ -1,9 +1,11 @@
 //! An underlay that does not carry what is asked of it.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use futures::FutureExt;
 use netferry_lab::escort::Escort;
-use netferry_lab::meter::Limits;
+use netferry_lab::meter::{Limits, Report};
 use netferry_lab::paths::in_lab;
 use netferry_lab::{Lab, Options, Restarts};
 
@@ -17,9 +19,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "underlay",
     shows: "Hosts are asked to send 9000 over a wire that carries 1500. Nodes find out as soon as two of them could, the \
             operator names them and takes the change back, and no packet is lost. Asked by `--probe-underlay`, they find out \
-            without a restart.",
+            without a restart; that may cost single packets where Open vSwitch moves packets itself, as here.",
     run: |notes| run(notes).boxed_local(),
 };
+
+/// A switch that moves packets itself loses some when links change: `docs/adr/0014`. Each node has two links that do, and
+/// they do twice.
+const SINGLE_ONES: Limits = Limits { lost: 12, gap: Some(Duration::from_secs(1)) };
 
 async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let lab = Lab::up(&Options { restarts: Restarts::WhenTold, ..options(3) })?;
@@ -33,7 +39,7 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         let done = escort.until(what, holds, |escort, node| {
             // The third is left waiting until the change has turned around: it must find its way back from there too.
             if wanted == "Returning" && restarts.len() == 2 {
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                std::thread::sleep(Duration::from_millis(200));
                 return Ok(());
             }
             restarts.push(node.to_string());
@@ -53,16 +59,22 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         Some(way) => notes.line(format!("- named: `{way})`")),
         None => notes.problem(format!("no Event names the nodes: {told}")),
     }
+    let (report, sites) = escort.finish()?;
+    judge(notes, &report, Limits::NONE_LOST);
+    let escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
     let findings = findings_of_trial(&lab);
     notes.line(format!("- tried without a change (`--probe-underlay`): {}", findings.join(", ")));
     if findings.len() != 6 || findings.iter().any(|finding| !finding.starts_with("Underlay/")) {
         notes.problem("not every way between the nodes was found too narrow".to_owned());
     }
-    let (report, _) = escort.finish()?;
+    judge(notes, &escort.finish()?.0, SINGLE_ONES);
+    Ok(())
+}
+
+fn judge(notes: &mut Notes, report: &Report, limits: Limits) {
     let (sent, lost) = (report.totals.sent, report.totals.lost);
     notes.line(format!("- {sent} packets sent meanwhile, {lost} lost"));
-    if !report.verdict(Limits::NONE_LOST).passed {
+    if !report.verdict(limits).passed {
         notes.problem(format!("packets were lost:\n{report}"));
     }
-    Ok(())
 }
