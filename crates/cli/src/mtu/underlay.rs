@@ -26,8 +26,6 @@ use crate::line::Line;
 
 /// How long a trial may take: a node tries a few others a second, and a way that is too narrow is measured.
 const TIME: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1));
-/// How long other nodes are waited for that may know of more ways, after the last one that is known.
-const MORE: Duration = Duration::from_secs(15);
 /// How long links may take to be as they were.
 const GIVING_BACK: Duration = Duration::from_secs(60);
 
@@ -73,16 +71,17 @@ impl Trial {
         let (mut known_findings, mut since) = (Vec::new(), began);
         loop {
             let asked = self.look().await?;
-            let Outcome { waits_for, mut findings, over, complete } = outcome(self.size, &asked);
-            if findings != known_findings {
-                (known_findings, since) = (findings.clone(), Instant::now());
+            let outcome = outcome(self.size, &asked);
+            if outcome.findings != known_findings {
+                (known_findings, since) = (outcome.findings.clone(), Instant::now());
             }
-            let (known, all) = (asked.len() - waits_for.len(), asked.len());
+            let (known, all) = (asked.len() - outcome.waits_for.len(), asked.len());
             let said =
                 format!("trying whether packets of {} get through: {known} of {all} nodes know", self.size);
             line.show_since(&said, began.elapsed().as_secs_f64());
-            if complete || over && since.elapsed() >= MORE || began.elapsed() >= time {
+            if outcome.is_final(since.elapsed()) || began.elapsed() >= time {
                 line.clear();
+                let Outcome { waits_for, mut findings, over, complete: _ } = outcome;
                 if !over {
                     findings.extend(
                         waits_for.into_iter().map(|node| Finding::Unproven { node, size: self.size }),

@@ -16,6 +16,9 @@ use crate::name::NodeName;
 /// The longest a node takes part. Whoever asked may be gone.
 pub const LONGEST: Duration = Duration::from_secs(900);
 
+/// How long other nodes are waited for that may know of more ways, after the last one that is known.
+pub const MORE: Duration = Duration::from_secs(15);
+
 /// What a node is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
@@ -101,6 +104,13 @@ pub struct Outcome {
     pub over: bool,
     /// Nothing more can be found out: every node knows of every other one.
     pub complete: bool,
+}
+
+impl Outcome {
+    /// Whether nobody is waited for any more, once nothing new was found for so long.
+    pub fn is_final(&self, nothing_new_for: Duration) -> bool {
+        self.complete || self.over && nothing_new_for >= MORE
+    }
 }
 
 /// What nodes found out of packets of this size between hosts.
@@ -225,7 +235,11 @@ mod tests {
         }
         let (waits_for, findings, over) = said(&found);
         assert_eq!((waits_for.len(), over), (0, true));
-        assert!(!outcome(mtu(9000), &found).complete, "nothing is known of the way from b to c");
+        let some = outcome(mtu(9000), &found);
+        assert!(
+            !some.is_final(Duration::ZERO) && some.is_final(MORE),
+            "of the way from b to c nothing is known"
+        );
         let first =
             "Underlay/a/b: packets of 9000 do not get through from a to b (hosts, IPv4: all above 1500)";
         assert_eq!((findings.len(), findings[0].as_str()), (3, first));
@@ -235,7 +249,8 @@ mod tests {
             *narrow = others.map(|to| Narrow { to, ..narrow[0].clone() }).collect();
         }
         let all = outcome(mtu(9000), &found);
-        assert_eq!((all.findings.len(), all.complete), (6, true));
+        assert_eq!((all.findings.len(), all.is_final(Duration::ZERO)), (6, true));
+        assert!(!Outcome::default().is_final(MORE), "nobody knows of anything");
     }
 
     #[test]
