@@ -24,6 +24,7 @@ use crate::boot::Running;
 use crate::cluster::{self, Basis, Cache, Listeners, Own, Written};
 use crate::config::Config;
 use crate::host::neighbours::TunnelNeighbours;
+use crate::host::ways::Ways;
 use crate::host_init::{BridgeRecord, Record};
 use crate::machine::{Disk, StoreError};
 use crate::on_host::Host;
@@ -75,7 +76,7 @@ struct Agent {
     stores: Stores,
     datapath: Datapath,
     chassis: String,
-    flows: watch::Receiver<bool>,
+    process: watch::Receiver<switch::Process>,
     requests: Requests,
     outlook: Outlook,
     listeners: Listeners,
@@ -103,8 +104,8 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
     let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
     let datapath = config.datapath.unwrap_or_else(switch::datapath);
-    let has_flows = switch::has_flows(&config.paths.ovs_run).await.unwrap_or(false);
-    let (tell_flows, flows) = watch::channel(has_flows);
+    let process = switch::Process::now(&config.paths.ovs_run, datapath).await;
+    let (tell_process, process) = watch::channel(process);
     let outlook = Outlook::default();
     outlook.forward.send_replace(cluster::forward::newest(&config.paths.run, &config.paths.data));
     let disk = machine_of(&config).map_err(RunError::Machine)?;
@@ -116,7 +117,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         stores,
         datapath,
         chassis,
-        flows,
+        process,
         requests,
         outlook,
         listeners,
@@ -127,7 +128,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let mut tasks = JoinSet::new();
     let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
-    tasks.spawn(switch::follow_flows(agent.config.paths.ovs_run.clone(), tell_flows));
+    tasks.spawn(switch::follow(agent.config.paths.ovs_run.clone(), datapath, tell_process));
     let paths = &agent.config.paths;
     for (directory, every) in [(&paths.data, TO_DISK_EVERY), (&paths.run, TO_RUN_EVERY)] {
         tasks.spawn(remember(agent.outlook.forward.subscribe(), directory.clone(), every));
@@ -310,6 +311,10 @@ impl Agent {
         };
         let (state, seen) = watch::channel(host::State::default());
         tasks.spawn(host::run(Arc::clone(kernel), inputs, state));
+        if userspace && let Some(bridge) = bridge.and_then(|b| IfName::new(b.name.clone()).ok()) {
+            let ways = Ways::new(Arc::clone(kernel), &self.config.paths.ovs_run, bridge);
+            tasks.spawn(async move { match ways.keep().await {} });
+        }
         if let Some(bridge) = bridge {
             let (run, datapath) = (self.config.paths.run.clone(), self.datapath);
             let carries = self.bridge_carries.subscribe();
@@ -409,8 +414,8 @@ impl Agent {
         tracing::info!(node = %me, ?mode, mtu = %ground.sizes, datapath = ?self.datapath, "keeping the zone");
         let basis = Basis { networks: ground.networks.clone(), mtu: ground.sizes.carries(), mode };
         let southbound = format!("unix:{}", self.config.paths.southbound_socket().display());
-        let has_flows = *self.flows.borrow();
-        let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows };
+        let switch::Process { has_flows, follows_routes } = *self.process.borrow();
+        let facts = SwitchFacts { southbound, datapath: self.datapath, has_flows, follows_routes };
         let tunnels = topology.way_out.tunnels;
         let model = Model::new(me.clone(), basis.networks.clone(), topology, basis.mtu, facts);
         let mut model = model.sending(ground.sizes.pin());
@@ -429,18 +434,18 @@ impl Agent {
             tasks.spawn(async move { tunnels.keep(peers).await });
         }
         tasks.spawn(astray::look_for(self.config.paths.ovs_run.clone(), keeper.tell_moved()));
-        tasks.spawn(tell(self.flows.clone(), heard.clone()));
+        tasks.spawn(tell(self.process.clone(), heard.clone()));
         tasks.spawn(keeper.run());
         tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.listeners.clone()));
         Session { ground, tasks }
     }
 }
 
-/// Tells the zone whether the switch has flows.
-async fn tell(mut flows: watch::Receiver<bool>, zone: mpsc::Sender<Heard>) {
+/// Tells the zone what the switch's process is like.
+async fn tell(mut process: watch::Receiver<switch::Process>, zone: mpsc::Sender<Heard>) {
     loop {
-        let now = *flows.borrow_and_update();
-        if zone.send(Heard::Flows(now)).await.is_err() || flows.changed().await.is_err() {
+        let now = *process.borrow_and_update();
+        if zone.send(Heard::Process(now)).await.is_err() || process.changed().await.is_err() {
             return;
         }
     }

@@ -70,28 +70,70 @@ pub async fn has_flows(run: &Path) -> Option<bool> {
     }
 }
 
-/// Follows whether the switch has flows, for as long as anybody listens: none when its process is a new one, until
+/// What the switch's process is like: another one may be another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// It has flows of an earlier controller.
+    pub has_flows: bool,
+    /// It takes its routes from the kernel; else it is told them (see [`crate::host::ways`]).
+    pub follows_routes: bool,
+}
+
+impl Process {
+    /// Of the one there is now. While there is none, as it is without being told otherwise.
+    pub async fn now(run: &Path, datapath: Datapath) -> Process {
+        let unknown = Process { has_flows: false, follows_routes: true };
+        Process {
+            has_flows: has_flows(run).await.unwrap_or(false),
+            follows_routes: unknown.reads_routes(run, datapath).await,
+        }
+    }
+
+    /// What was known, until it says something else. In the kernel's datapath the kernel finds the way.
+    async fn reads_routes(self, run: &Path, datapath: Datapath) -> bool {
+        if datapath == Datapath::Kernel {
+            return true;
+        }
+        match control(run).await {
+            // The loopback has some on every host.
+            Ok(control) => {
+                let routes = control.tunnel_routes().await;
+                routes.map_or(self.follows_routes, |routes| routes.iter().any(|route| !route.told))
+            }
+            Err(_) => self.follows_routes,
+        }
+    }
+}
+
+/// Follows what the switch's process is like, for as long as anybody listens. A new one has no flows until
 /// `ovn-controller` has put some there.
-pub async fn follow_flows(run: PathBuf, has: watch::Sender<bool>) {
-    let tell = |now: bool| {
-        has.send_if_modified(|last| {
+pub async fn follow(run: PathBuf, datapath: Datapath, process: watch::Sender<Process>) {
+    let tell = |now: Process| {
+        process.send_if_modified(|last| {
             let differs = *last != now;
             *last = now;
             differs
         });
     };
-    while !has.is_closed() {
+    while !process.is_closed() {
         if let Ok(control) = control(&run).await
             && let Ok(mut life) = UnixStream::connect(control.socket()).await
         {
-            while has_flows(&run).await == Some(false) {
-                tell(false);
+            loop {
+                let last = *process.borrow();
+                let has_flows = has_flows(&run).await != Some(false);
+                // One that has just started may not have read them yet, and is asked again.
+                let follows_routes = last.reads_routes(&run, datapath).await;
+                tell(Process { has_flows, follows_routes });
+                if has_flows {
+                    break;
+                }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            tell(true);
             // Nothing is ever said here: it ends with the process.
             let _ = life.read(&mut [0; 16]).await;
-            tell(false);
+            let last = *process.borrow();
+            tell(Process { has_flows: false, ..last });
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,6 +1,7 @@
 //! Talking to a daemon itself over its control socket, as `ovs-appctl` does.
 
 use crate::protocol::{Framer, Message, MessageError, RpcError, request};
+use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::io;
 use std::net::IpAddr;
@@ -158,6 +159,34 @@ impl Control {
         self.command("tnl/neigh/set", &[bridge, &address.to_string(), mac]).await.map(drop)
     }
 
+    /// The table by which the userspace datapath sends what it wraps.
+    pub async fn tunnel_routes(&self) -> Result<Vec<TunnelRoute>, ControlError> {
+        Ok(read_routes(&self.command("ovs/route/show", &[]).await?))
+    }
+
+    /// Tells the userspace datapath a way for what it wraps, in place of another one to the same network.
+    ///
+    /// The address packets are sent from is chosen by the switch, of those of the bridge: one in the same network as
+    /// `to`, or as the router. It refuses when there is none.
+    pub async fn set_tunnel_route(
+        &self,
+        to: IpNet,
+        bridge: &str,
+        router: Option<IpAddr>,
+    ) -> Result<(), ControlError> {
+        let (to, router) = (to.to_string(), router.map(|router| router.to_string()));
+        let words: Vec<&str> = [to.as_str(), bridge].into_iter().chain(router.as_deref()).collect();
+        self.command("ovs/route/add", &words).await.map(drop)
+    }
+
+    /// Makes the userspace datapath forget a way it was told.
+    ///
+    /// With it the switch forgets, whatever else leads through that bridge, that tunnels end at the bridge's addresses.
+    /// It learns that anew from the next way it is told: tell it one after this.
+    pub async fn forget_tunnel_route(&self, to: IpNet) -> Result<(), ControlError> {
+        self.command("ovs/route/del", &[&to.to_string()]).await.map(drop)
+    }
+
     /// How often the daemon passed one of the points it counts, now.
     pub async fn counter(&self, name: &str) -> Result<u64, ControlError> {
         let text = self.command("coverage/read-counter", &[name]).await?;
@@ -213,6 +242,46 @@ impl Control {
     }
 }
 
+/// A way for what the userspace datapath wraps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelRoute {
+    /// Told by somebody; else taken from the kernel, as the switch does unless `--disable-system-route` forbids it.
+    pub told: bool,
+    /// The network it leads to.
+    pub to: IpNet,
+    /// For packets with this mark only; 0 are those without.
+    pub mark: u32,
+    /// The link it leads through.
+    pub link: String,
+    /// The router it leads through, if to one.
+    pub router: Option<IpAddr>,
+    /// Where packets are sent from.
+    pub source: Option<IpAddr>,
+}
+
+/// Reads lines like `User: 172.30.0.0/16 dev br-ex GW 172.30.0.1 SRC 172.30.1.1`. What it does not know it leaves out.
+fn read_routes(text: &str) -> Vec<TunnelRoute> {
+    let read = |line: &str| {
+        let (kind, rest) = line.split_once(": ")?;
+        let told = match kind {
+            "User" => true,
+            "Cached" => false,
+            _ => return None,
+        };
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let after = |key: &str| words.iter().skip_while(|word| **word != key).nth(1).copied();
+        Some(TunnelRoute {
+            told,
+            to: words.first()?.parse().ok()?,
+            mark: after("MARK").map_or(Some(0), |mark| mark.parse().ok())?,
+            link: after("dev")?.to_owned(),
+            router: after("GW").and_then(|router| router.parse().ok()),
+            source: after("SRC").and_then(|source| source.parse().ok()),
+        })
+    };
+    text.lines().filter_map(read).collect()
+}
+
 /// Is there such a process, and has it not ended? One that nobody has waited for yet has.
 fn runs(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
@@ -255,6 +324,30 @@ fn read_coverage(text: &str) -> std::collections::BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_are_read_with_whoever_they_are_from() {
+        let text = "Route Table:\n\
+            Cached: 127.0.0.0/8 dev lo SRC 127.0.0.1 local\n\
+            User: 0.0.0.0/0 MARK 7 dev br-ex GW 172.30.0.1 SRC 172.30.1.1\n\
+            User: fd00:172:30::/64 dev br-ex SRC fd00:172:30::2\n\
+            Guessed: 10.0.0.0/8 dev br-ex SRC 10.0.0.1\n\
+            User: nowhere dev br-ex\n";
+        let route = |told, to: &str, mark, link: &str, router: Option<&str>, source: &str| TunnelRoute {
+            told,
+            to: to.parse().unwrap(),
+            mark,
+            link: link.to_owned(),
+            router: router.map(|router| router.parse().unwrap()),
+            source: Some(source.parse().unwrap()),
+        };
+        let expected = [
+            route(false, "127.0.0.0/8", 0, "lo", None, "127.0.0.1"),
+            route(true, "0.0.0.0/0", 7, "br-ex", Some("172.30.0.1"), "172.30.1.1"),
+            route(true, "fd00:172:30::/64", 0, "br-ex", None, "fd00:172:30::2"),
+        ];
+        assert_eq!(read_routes(text), expected);
+    }
 
     #[test]
     fn coverage_lines_without_a_total_are_headings() {

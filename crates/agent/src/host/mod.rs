@@ -2,8 +2,8 @@
 //!
 //! [`keep`] makes a [`HostPlan`](netferry_core::overlay::host::HostPlan) true and keeps it so; [`objects`] and
 //! [`filter`] say what it asks of the kernel, [`admit`] sees to it that chains of others let it pass, [`flows`] that
-//! conversations by datagrams follow it, [`settings`] that what was set can be taken back. [`guard`] and
-//! [`neighbours`] are for the userspace datapath alone.
+//! conversations by datagrams follow it, [`settings`] that what was set can be taken back. [`guard`],
+//! [`neighbours`] and [`ways`] are for the userspace datapath alone.
 
 pub mod admit;
 pub mod filter;
@@ -13,6 +13,7 @@ pub mod keep;
 pub mod neighbours;
 pub mod objects;
 pub mod settings;
+pub mod ways;
 
 use std::path::Path;
 

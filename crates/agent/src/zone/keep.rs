@@ -27,6 +27,7 @@ use super::write::{Store, Which};
 use crate::cluster::fingerprint;
 use crate::host::neighbours::{Peers, TunnelNeighbours};
 use crate::pods::{Place, Readiness};
+use crate::switch::Process;
 
 /// Between attempts to bring a database in line that did not take what was wanted.
 const RETRY: Duration = Duration::from_millis(500);
@@ -40,8 +41,8 @@ pub enum Heard {
     News(Vec<News>),
     /// Where frames for the end of a node's tunnels go.
     Neighbour(NodeName, Option<(IpAddr, Mac)>),
-    /// Whether the switch has flows of an earlier controller.
-    Flows(bool),
+    /// What the switch's process is like.
+    Process(Process),
     /// Of a kind there are these only, by their fingerprints.
     Only(Kind, HashSet<u64>),
     /// Everything there is was heard by now: what is not known does not exist.
@@ -200,7 +201,7 @@ impl Keeper {
             Heard::News(news) => news.into_iter().for_each(|one| self.model.hear(one)),
             Heard::Neighbour(node, Some(neighbour)) => drop(self.neighbours.insert(node, neighbour)),
             Heard::Neighbour(node, None) => drop(self.neighbours.remove(&node)),
-            Heard::Flows(has_flows) => self.model.hear_flows(has_flows),
+            Heard::Process(process) => self.model.hear_process(process),
             Heard::Only(kind, there) => self.model.retain(kind, |name| there.contains(&fingerprint(name))),
             Heard::Complete => {
                 self.complete = true;

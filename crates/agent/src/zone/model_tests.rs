@@ -13,6 +13,7 @@ use netferry_core::port::{Port, Protocol};
 use proptest::prelude::*;
 
 use super::*;
+use crate::switch::Process;
 use crate::zone::Attached;
 
 fn networks() -> Networks {
@@ -43,7 +44,8 @@ fn node(n: u8) -> Node {
 
 fn model() -> Model {
     let southbound = "unix:/x".to_owned();
-    let facts = SwitchFacts { southbound, datapath: Datapath::Userspace, has_flows: true };
+    let facts =
+        SwitchFacts { southbound, datapath: Datapath::Userspace, has_flows: true, follows_routes: true };
     Model::new(name(0), networks(), Topology::multi_node(), Mtu::new(1400).unwrap(), facts)
 }
 
@@ -330,12 +332,13 @@ fn a_switch_that_lost_its_flows_is_told_not_to_wait_for_them() {
     let mut model = model();
     model.hear(News::Node(node(0)));
     model.settle();
-    model.hear_flows(false);
+    let lost = Process { has_flows: false, follows_routes: true };
+    model.hear_process(lost);
     let change = model.settle().change;
     assert_eq!((change.put.len(), change.gone.len()), (1, 0), "{:?}", change.put);
     let settings = &change.put.switch_settings["Open_vSwitch"];
     assert_eq!(settings.external_ids["ovn-ofctrl-wait-before-clear"], "0");
-    model.hear_flows(false);
+    model.hear_process(lost);
     assert!(model.settle().change.is_empty());
 }
 

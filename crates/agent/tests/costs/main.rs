@@ -107,6 +107,7 @@ impl Zone {
             southbound: format!("unix:{}", paths.southbound_socket().display()),
             datapath: Datapath::Userspace,
             has_flows: false,
+            follows_routes: true,
         };
         let me = "n1".parse().expect("a name");
         let model = Model::new(me, basis.networks.clone(), basis.mode.topology(), basis.mtu, facts);

@@ -10,4 +10,5 @@ mod persisted;
 mod pod_links;
 mod probe;
 mod routers;
+mod ways;
 mod world;

@@ -2,14 +2,19 @@
 
 use netferry_core::name::ObjectName;
 use netferry_core::overlay::cluster::{EndpointSlice, Node, Pod};
+use netferry_core::overlay::zone::SwitchFacts;
 
 use super::claim::Claim;
 use super::{Kind, LocalPods, Model, News, Part};
+use crate::switch::Process;
 
 impl Model {
-    /// Takes in whether the switch has flows of an earlier controller.
-    pub fn hear_flows(&mut self, has_flows: bool) {
-        if std::mem::replace(&mut self.switch.has_flows, has_flows) != has_flows {
+    /// Takes in what the switch's process is like.
+    pub fn hear_process(&mut self, process: Process) {
+        let Process { has_flows, follows_routes } = process;
+        let facts = SwitchFacts { has_flows, follows_routes, ..self.switch.clone() };
+        if facts != self.switch {
+            self.switch = facts;
             self.dirty.insert(Part::Node);
         }
     }

@@ -26,6 +26,9 @@ pub struct SwitchFacts {
     /// The datapath has flows of this zone. A controller that starts anew leaves them alone until it has computed its
     /// own; where there are none, that would only be a wait without a network.
     pub has_flows: bool,
+    /// The switch takes its routes from the kernel. One that is told them instead knows of no address that it is its
+    /// own, and sends nothing from one it is asked to use.
+    pub follows_routes: bool,
 }
 
 impl Zone<'_> {
@@ -53,7 +56,7 @@ impl Zone<'_> {
         if self.topology.way_out.tunnels {
             // without it no tunnel to a remote chassis is made
             external_ids.insert("ovn-is-interconn".to_owned(), "true".to_owned());
-            external_ids.insert("ovn-set-local-ip".to_owned(), "true".to_owned());
+            external_ids.insert("ovn-set-local-ip".to_owned(), facts.follows_routes.to_string());
         }
         match facts.datapath {
             Datapath::Kernel => {}

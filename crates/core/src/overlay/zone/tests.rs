@@ -85,6 +85,7 @@ fn the_management_port_of_the_switch_is_the_one_of_the_zone() {
         southbound: "unix:/run/sb.sock".into(),
         datapath: Datapath::Userspace,
         has_flows: true,
+        follows_routes: true,
     };
     let mut rows = zone.rows(&lab.cluster).unwrap();
     rows.join(zone.rows_of_switch(&facts)).unwrap();
@@ -95,6 +96,10 @@ fn the_management_port_of_the_switch_is_the_one_of_the_zone() {
     let settings = &rows.switch_settings["Open_vSwitch"].external_ids;
     assert_eq!(settings["ovn-bridge-datapath-type"], "netdev");
     assert_eq!(settings["ovn-is-interconn"], "true");
+    assert_eq!(settings["ovn-set-local-ip"], "true");
+    let told = zone.rows_of_switch(&SwitchFacts { follows_routes: false, ..facts });
+    let settings = &told.switch_settings["Open_vSwitch"].external_ids;
+    assert_eq!(settings["ovn-set-local-ip"], "false", "it knows none to be its own");
 }
 
 /// A cluster of one node, as it is for one machine.
@@ -130,8 +135,12 @@ fn what_the_host_sends_to_a_pod_of_its_own_machine_is_not_translated() {
 
 #[test]
 fn nothing_of_one_machine_is_bound_to_its_uplink() {
-    let facts =
-        SwitchFacts { southbound: "unix:/run/sb.sock".into(), datapath: Datapath::Kernel, has_flows: false };
+    let facts = SwitchFacts {
+        southbound: "unix:/run/sb.sock".into(),
+        datapath: Datapath::Kernel,
+        has_flows: false,
+        follows_routes: true,
+    };
     let rows = |lab: &Lab| {
         let mut rows = lab.rows_of("n0", &lab.cluster);
         rows.join(lab.zone("n0").rows_of_switch(&facts)).unwrap();

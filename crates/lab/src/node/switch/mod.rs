@@ -50,6 +50,9 @@ pub(super) async fn start(children: &Children, reporter: &Reporter, crowded: boo
         meeting::LISTENING,
         "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
         "-vconsole:info",
+        // Else it forgets where tunnels lead and end whenever any link changes, and pods that come and go cost packets
+        // of others. The agent tells it.
+        "--disable-system-route",
     ]);
     let daemon = daemon.urgent(urgency).supervise(children);
     tokio::spawn(meeting::arrange(daemon.follow()));
