@@ -20,6 +20,7 @@ mod kept;
 pub mod leave;
 pub mod machine;
 pub mod on_host;
+mod packet_room;
 mod pause;
 pub mod pods;
 pub mod probe;

@@ -136,6 +136,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     if datapath == Datapath::Userspace {
         let ovs_run = agent.config.paths.ovs_run.clone();
         tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run.clone()));
+        tasks.spawn(crate::packet_room::make(agent.stores.switch.clone(), ovs_run.clone()));
         tasks.spawn(crate::stale_flows::forget(ovs_run));
     }
     let (links, links_seen) = watch::channel(BTreeSet::new());

@@ -42,6 +42,7 @@ mod netns;
 pub mod nft;
 mod objects;
 pub mod offload;
+pub mod packets;
 pub mod process;
 pub mod route;
 pub mod rule;

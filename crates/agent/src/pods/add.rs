@@ -287,7 +287,7 @@ impl Pods {
 }
 
 /// Runs what talks to the kernel beside the runtime's own threads: entering namespaces takes threads anyway.
-pub(super) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(what).await {
         Ok(done) => done,
         Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -41,6 +41,7 @@ use netferry_kernel::Kernel;
 use netferry_ovs::Client;
 use tokio::sync::watch;
 
+pub(crate) use add::blocking;
 use locks::Locks;
 use objects::PodObjects;
 use reserve::Reservations;

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use netferry_kernel::announce::Announcement;
 use netferry_kernel::conntrack::Filter;
 use netferry_kernel::nft::{Chain, HookKind, HookPoint, NatTo, Rule, Source, Table, TableFamily};
 use netferry_kernel::offload::{Offload, Switches};
+use netferry_kernel::packets::PacketSockets;
 use netferry_kernel::sysctl::{Key, Of};
 use netferry_kernel::{Family, IfName, Kernel, Mac, Objects, Then, Tun, TunMode};
 use netferry_testkit::wait::until_blocking;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
 
 use crate::world::{Pair, ip, json, kernel, mark, name, net, pair, run};
 
@@ -179,4 +182,23 @@ fn frames_go_through_a_tap_both_ways() {
     assert_eq!(error.then(), Then::Bug, "it is a tap: {error}");
     drop(device);
     assert_eq!(kernel.links().named(&tap).unwrap(), None, "and it goes with its descriptor");
+}
+
+#[test]
+fn sockets_that_packets_wait_in_are_given_room_once_and_those_that_have_more_are_left() {
+    let open = |room: usize| {
+        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&socket, sockopt::RcvBufForce, &room).unwrap();
+        socket
+    };
+    let holds = |socket: &OwnedFd| getsockopt(socket, sockopt::RcvBuf).unwrap() / 2;
+    let (usual, large) = (open(100 << 10), open(8 << 20));
+    let mut sockets = PacketSockets::of(nix::unistd::getpid().as_raw());
+    // Other tests of this process may have some of their own.
+    assert!(sockets.make_room(2 << 20).unwrap() >= 1);
+    assert_eq!((holds(&usual), holds(&large)), (2 << 20, 8 << 20));
+    let later = open(100 << 10);
+    sockets.make_room(3 << 20).unwrap();
+    assert_eq!((holds(&usual), holds(&later)), (2 << 20, 3 << 20));
+    assert!(PacketSockets::of(i32::MAX).make_room(1).is_err(), "there is no such process");
 }

@@ -51,7 +51,7 @@ impl Default for Selection {
 
 impl Selection {
     /// Every path, by packets of every size, few of each: whether they arrive, and not how many a machine carries that
-    /// does other things too. The sockets of a switch that waits for a processor hold some ninety packets.
+    /// does other things too.
     pub fn of_every_size() -> Selection {
         Selection {
             udp: Some(Sizes::mixed()),

@@ -4,7 +4,7 @@
 //! a lock there. When the database's process ends, that thread stands still until the next one has given it the lock;
 //! packets wait meanwhile in sockets. A switch that calls its database waits a second before it calls again, two the next
 //! time, then four, and nothing makes that shorter. One that is called waits for nothing: the next process of the
-//! database calls as soon as it runs, and the sockets hold what came in between once they have [room](super::room).
+//! database calls as soon as it runs, and the sockets hold what came in between: the agent sees to that.
 //!
 //! Called or not, it is the caller that waits after a call nobody took. So when the switch itself is new, the database
 //! is told to call at once.

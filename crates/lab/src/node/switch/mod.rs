@@ -1,7 +1,6 @@
 //! The host's Open vSwitch: its database and its daemon, as the host's own service would run them.
 
 mod meeting;
-mod room;
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +21,7 @@ const LOGS: &str = "/var/log/openvswitch";
 /// Starts both, and keeps them running.
 ///
 /// A switch of hardware does not wait until a compiler lets go of the processor. This one forwards by a process whose
-/// sockets hold some ninety packets, so it comes before others. Not where there are too many (`crowded`): they would take
+/// sockets hold some packets and no more, so it comes before others. Not where there are too many (`crowded`): they would take
 /// up all processors with packets one by one, which they handle many at a time when they have to wait, and nobody could
 /// tell them anything.
 pub(super) async fn start(children: &Children, reporter: &Reporter, crowded: bool) -> Result<Vec<Service>> {
@@ -56,7 +55,6 @@ pub(super) async fn start(children: &Children, reporter: &Reporter, crowded: boo
     ]);
     let daemon = daemon.urgent(urgency).supervise(children);
     tokio::spawn(meeting::arrange(daemon.follow()));
-    tokio::spawn(room::make(database.follow()));
     Ok(vec![database, daemon])
 }
 
