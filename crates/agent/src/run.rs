@@ -245,9 +245,10 @@ impl Agent {
             readiness: readiness.clone(),
         });
         let server = Server::open(&paths.cni_socket()).map_err(RunError::Socket)?;
-        let keeper = pods.clone();
+        let (keeper, writer) = (pods.clone(), pods.clone());
         tasks.spawn(follow);
         tasks.spawn(async move { keeper.keep(links).await });
+        tasks.spawn(async move { writer.keep_annotations().await });
         tasks.spawn(server.run(pods));
         tasks.spawn(announce(readiness, host, paths.cni_config.clone(), paths.cni_socket()));
         Ok(())

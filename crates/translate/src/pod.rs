@@ -46,12 +46,16 @@ pub fn pod_with(pod: &k8s::Pod, addresses: Addresses) -> Result<Option<Pod>, Pod
     Ok(bound(pod)?.map(|(name, node)| with_addresses(pod, name, node, addresses)))
 }
 
+/// Whether all of its containers have ended for good. Its addresses are free then.
+pub fn has_ended(pod: &k8s::Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 fn bound(pod: &k8s::Pod) -> Result<Option<(ObjectName, NodeName)>, PodRefusal> {
     let Some(spec) = &pod.spec else { return Ok(None) };
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let ended = matches!(phase, Some("Succeeded" | "Failed"));
     match &spec.node_name {
-        Some(node) if !ended && spec.host_network != Some(true) => {
+        Some(node) if !has_ended(pod) && spec.host_network != Some(true) => {
             Ok(Some((object_name(&pod.metadata), NodeName::new(node.clone())?)))
         }
         Some(_) | None => Ok(None),

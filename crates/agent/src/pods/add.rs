@@ -11,7 +11,7 @@ use netferry_api::annotation::{Annotation, Mac as ApiMac};
 use netferry_api::overlay::annotations::{PodNetwork, PodNetworks, PodRoute};
 use netferry_cni::{Attachment, CniError, CniResult, Code, Interface, IpConfig, PodRef, RouteEntry, Spent};
 use netferry_core::name::ObjectName;
-use netferry_core::net::Addresses;
+use netferry_core::net::{Addresses, Family};
 use netferry_core::overlay::cluster::Pod;
 use netferry_core::overlay::pod_addresses;
 use netferry_kernel::{IfName, Namespace};
@@ -208,7 +208,7 @@ impl Pods {
     ) -> Result<HostEnd, CniError> {
         let name = &pod.name;
         let annotate = async {
-            let networks = networks(place, pod, end);
+            let networks = networks(place, end);
             if carries(object, &networks) {
                 return Ok(Instant::now());
             }
@@ -264,7 +264,8 @@ impl Pods {
     ) -> Result<(), PortError> {
         let sandbox = wanted.attachment.container();
         let row = place.zone().interface_of_pod(pod, end.link.as_str(), sandbox);
-        let extra = record::ids(wanted.attachment.ifname(), &wanted.network, &wanted.netns);
+        let (network, netns) = (&wanted.network, &wanted.netns);
+        let extra = record::ids(wanted.attachment.ifname(), network, netns, &pod.labels);
         let _leaving = self.0.leaving.hold(super::del::key_of(&end.link)).await;
         let in_the_way = port::add(&self.0.switch, &row, extra).await?;
         // Links of earlier containers of the same pod: nothing would speak of them any more.
@@ -325,15 +326,16 @@ fn unattachable(object: &k8s::Pod, name: &ObjectName, place: &Place) -> CniError
     failed(name, &why)
 }
 
-fn networks(place: &Place, pod: &Pod, end: &End) -> PodNetworks {
+/// What is written of a pod's network for everybody else.
+pub(super) fn networks(place: &Place, end: &End) -> PodNetworks {
     let router = place.node.assignment.router();
-    let families = pod.addresses.families();
+    let families: BTreeSet<Family> = end.addresses.iter().map(|net| Family::of(net.addr())).collect();
     let gateways = families.iter().filter_map(|family| router.get(*family)).collect();
     let routes = families.iter().flat_map(|family| {
         let next_hop = router.get(*family);
         wire::named_routes(place, *family).into_iter().map(move |dest| PodRoute { dest, next_hop })
     });
-    let network = PodNetwork::new(ApiMac(pod.addresses.mac().bytes()))
+    let network = PodNetwork::new(ApiMac(end.mac.0))
         .with_addresses(end.addresses.clone(), gateways)
         .with_routes(routes.collect())
         .with_role(ROLE);
@@ -341,7 +343,7 @@ fn networks(place: &Place, pod: &Pod, end: &End) -> PodNetworks {
 }
 
 /// Whether a pod carries these addresses already: then nothing of its annotation is changed.
-fn carries(object: &k8s::Pod, networks: &PodNetworks) -> bool {
+pub(super) fn carries(object: &k8s::Pod, networks: &PodNetworks) -> bool {
     let annotations = object.metadata.annotations.as_ref();
     let there = annotations.and_then(|all| PodNetworks::read(all).ok().flatten());
     let of = |networks: &PodNetworks| networks.default_network().map(|n| (n.addresses().to_vec(), n.mac()));

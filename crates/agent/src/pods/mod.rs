@@ -10,6 +10,7 @@
 //! [`server`] is the socket, [`objects`] the API, [`port`] the switch, [`wire`] the kernel.
 
 mod add;
+mod annotations;
 mod check;
 pub mod conflist;
 mod del;

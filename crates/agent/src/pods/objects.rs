@@ -2,12 +2,13 @@
 //!
 //! Only the pods of this node are followed, however many the cluster has.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
@@ -15,6 +16,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::PodNetworks;
 use netferry_core::name::{NodeName, ObjectName};
+use netferry_translate::pod::has_ended;
 use tokio::sync::watch;
 
 use crate::cluster::Patience;
@@ -77,6 +79,12 @@ pub trait PodObjects: Send + Sync + 'static {
     /// The addresses that pods of this node carry, those of ended pods left out. Waits until all pods are known.
     fn addresses(&self) -> BoxFuture<'_, BTreeSet<IpAddr>>;
 
+    /// The pod of this name and UID, as the API last showed it and with what was written to it since.
+    fn shown(&self, pod: &ObjectName, uid: &str) -> Option<Arc<Pod>>;
+
+    /// Says that the API shows something new of the pods of this node, and at first that it shows what it does.
+    fn news(&self) -> BoxStream<'static, ()>;
+
     /// Writes what a pod's network is; never onto another pod of the same name.
     fn annotate<'a>(
         &'a self,
@@ -89,13 +97,21 @@ pub trait PodObjects: Send + Sync + 'static {
 pub struct ApiPods {
     client: kube::Client,
     known: watch::Sender<Option<Known>>,
-    /// What was written and may not have come back by the watch yet, by UID. Without it a second attempt would not
-    /// know of the address the first one gave, and give another.
+    /// What was written and has not come back by the watch yet, by UID. Without it a second attempt would not know of
+    /// the address the first one gave, and give another. Whatever stays here keeps its addresses from others for ever.
     written: Mutex<HashMap<String, PodNetworks>>,
 }
 
 /// The pods, each with the addresses it keeps from others: read once, when it changes, and not whenever one is chosen.
 type Known = BTreeMap<ObjectName, (Arc<Pod>, Vec<IpAddr>)>;
+
+/// All pods, while they are being listed.
+#[derive(Default)]
+struct Listing {
+    pods: Known,
+    /// What had been written when the list was asked for, of pods it has not named so far. Those it never names are gone.
+    missing: HashSet<String>,
+}
 
 impl ApiPods {
     /// Follows the pods of a node; the future is to be run for as long as anybody asks.
@@ -110,7 +126,7 @@ impl ApiPods {
         let follow = async move {
             let stream = watcher(Api::<Pod>::all(client), config).default_backoff();
             let mut stream = std::pin::pin!(stream);
-            let mut listing = Known::new();
+            let mut listing = Listing::default();
             while let Some(event) = stream.next().await {
                 match event {
                     Ok(event) => follower.take(event, &mut listing),
@@ -122,20 +138,30 @@ impl ApiPods {
         (pods, follow)
     }
 
-    fn take(&self, event: watcher::Event<Pod>, listing: &mut Known) {
+    fn take(&self, event: watcher::Event<Pod>, listing: &mut Listing) {
         let keyed = |pod: Pod| {
             let carried = carried(&pod);
             (netferry_translate::object_name(&pod.metadata), (Arc::new(pod), carried))
         };
         match event {
-            watcher::Event::Init => listing.clear(),
-            watcher::Event::InitApply(pod) => listing.extend([keyed(pod)]),
-            watcher::Event::InitDone => {
-                self.known.send_replace(Some(std::mem::take(listing)));
+            watcher::Event::Init => {
+                let missing = self.written().keys().cloned().collect();
+                *listing = Listing { pods: Known::new(), missing };
             }
-            watcher::Event::Apply(pod) => self.known.send_modify(|known| {
-                known.get_or_insert_default().extend([keyed(pod)]);
-            }),
+            watcher::Event::InitApply(pod) => {
+                listing.missing.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+                self.came_back(&pod);
+                listing.pods.extend([keyed(pod)]);
+            }
+            watcher::Event::InitDone => {
+                let Listing { pods, missing } = std::mem::take(listing);
+                self.written().retain(|uid, _| !missing.contains(uid));
+                self.known.send_replace(Some(pods));
+            }
+            watcher::Event::Apply(pod) => {
+                self.came_back(&pod);
+                self.known.send_modify(|known| known.get_or_insert_default().extend([keyed(pod)]));
+            }
             watcher::Event::Delete(pod) => {
                 let uid = pod.metadata.uid.clone().unwrap_or_default();
                 self.written().remove(&uid);
@@ -143,6 +169,14 @@ impl ApiPods {
                     known.get_or_insert_default().remove(&keyed(pod).0);
                 });
             }
+        }
+    }
+
+    /// What was written to a pod need not be remembered once the watch shows it; nor of a pod that has ended, whose
+    /// addresses are others' to have.
+    fn came_back(&self, pod: &Pod) {
+        if has_ended(pod) || is_annotated(pod) {
+            self.written().remove(pod.metadata.uid.as_deref().unwrap_or_default());
         }
     }
 
@@ -157,14 +191,9 @@ impl ApiPods {
 
     /// With what we wrote ourselves, should the watch not show it yet.
     fn with_written(&self, pod: Arc<Pod>) -> Arc<Pod> {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let mut written = self.written();
-        let Some(networks) = written.get(&uid) else { return pod };
-        let shown = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PodNetworks::KEY));
-        if shown {
-            written.remove(&uid);
-            return pod;
-        }
+        let written = self.written();
+        let networks = written.get(pod.metadata.uid.as_deref().unwrap_or_default());
+        let Some(networks) = networks.filter(|_| !is_annotated(&pod)) else { return pod };
         let mut pod = Arc::unwrap_or_clone(pod);
         pod.metadata.annotations.get_or_insert_default().extend([networks.entry()]);
         Arc::new(pod)
@@ -248,6 +277,17 @@ impl PodObjects for ApiPods {
         .boxed()
     }
 
+    fn shown(&self, pod: &ObjectName, uid: &str) -> Option<Arc<Pod>> {
+        self.seen(pod, Some(uid)).map(|pod| self.with_written(pod))
+    }
+
+    fn news(&self) -> BoxStream<'static, ()> {
+        let mut known = self.known.subscribe();
+        known.mark_changed();
+        let next = async |mut known: watch::Receiver<_>| known.changed().await.ok().map(|()| ((), known));
+        futures::stream::unfold(known, next).boxed()
+    }
+
     fn annotate<'a>(
         &'a self,
         pod: &'a Pod,
@@ -292,13 +332,16 @@ impl PodObjects for ApiPods {
 
 /// The addresses a pod keeps from others: those it carries, until it has ended.
 fn carried(pod: &Pod) -> Vec<IpAddr> {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    if matches!(phase, Some("Succeeded" | "Failed")) {
+    if has_ended(pod) {
         return Vec::new();
     }
     let annotations = pod.metadata.annotations.as_ref();
     let networks = annotations.and_then(|all| PodNetworks::read(all).ok().flatten());
     networks.as_ref().map(addresses_in).unwrap_or_default()
+}
+
+fn is_annotated(pod: &Pod) -> bool {
+    pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PodNetworks::KEY))
 }
 
 fn addresses_in(networks: &PodNetworks) -> Vec<IpAddr> {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netferry_core::label::Labels;
 use netferry_core::name::ObjectName;
 use netferry_core::overlay::names;
 use netferry_ovs::tables::Strings;
@@ -25,6 +26,9 @@ pub const IFNAME: &str = "netferry.dev/ifname";
 pub const NETWORK: &str = "netferry.dev/network";
 /// The path of the container's namespace.
 pub const NETNS: &str = "netferry.dev/netns";
+/// The labels its pod had when it was attached, `key=value` with commas between: neither may have one in it. Should the
+/// API no longer have the pod when an agent starts, they say which policies mean it.
+pub const LABELS: &str = "netferry.dev/labels";
 /// Set by `ovn-controller` once the port's flows are in the datapath.
 pub const INSTALLED: &str = "ovn-installed";
 
@@ -83,9 +87,15 @@ impl Record {
 }
 
 /// What an interface says about itself beyond what the zone says of its pod.
-pub(super) fn ids(ifname: &str, network: &str, netns: &str) -> Strings {
-    let pairs = [(IFNAME, ifname), (NETWORK, network), (NETNS, netns)];
+pub(super) fn ids(ifname: &str, network: &str, netns: &str, labels: &Labels) -> Strings {
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pairs = [(IFNAME, ifname), (NETWORK, network), (NETNS, netns), (LABELS, &labels.join(","))];
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// What [`LABELS`] says.
+pub(crate) fn labels(text: &str) -> Labels {
+    text.split(',').filter_map(|label| label.split_once('=')).collect()
 }
 
 /// All attachments.

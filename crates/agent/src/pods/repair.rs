@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Keys of an interface that are ours to say; what `ovn-controller` writes beside them is its own.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     names::MARK.0,
     record::PORT,
     record::UID,
@@ -28,6 +28,7 @@ const OURS: [&str; 9] = [
     record::IFNAME,
     record::NETWORK,
     record::NETNS,
+    record::LABELS,
 ];
 
 impl Pods {

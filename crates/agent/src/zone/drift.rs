@@ -12,6 +12,7 @@ use netferry_ovs::{Atom, Change, Datum, Index, Row, RowKey, Snapshot, TableCopy}
 
 use super::local::Attached;
 use super::model::Model;
+use crate::pods::record;
 
 /// From so many rows at once it is cheaper to compare everything.
 const MANY: usize = 200;
@@ -178,5 +179,6 @@ fn attached(ids: &Datum) -> Option<Attached> {
     Some(Attached {
         uid: ids.get_str("iface-id-ver")?.to_owned(),
         addresses: Addresses::from_addresses(addresses)?,
+        labels: ids.get_str(record::LABELS).map(record::labels).unwrap_or_default(),
     })
 }

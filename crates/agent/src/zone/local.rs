@@ -21,12 +21,17 @@ pub struct Attached {
     pub uid: String,
     /// Its addresses.
     pub addresses: Addresses,
+    /// The labels it had when it was attached.
+    pub labels: Labels,
 }
 
 /// What is known of one pod of this node, by source.
 #[derive(Clone, Debug, Default)]
 struct Known {
     api: Option<Pod>,
+    /// What the API last said of a pod that it no longer has and that is here still. Policies go on meaning it: by its
+    /// labels one may be all that keeps others from it.
+    lost: Option<Pod>,
     put: Option<Pod>,
     attached: Option<Attached>,
 }
@@ -34,6 +39,15 @@ struct Known {
 impl Known {
     fn is_nothing(&self) -> bool {
         self.api.is_none() && self.put.is_none() && self.attached.is_none()
+    }
+
+    fn is_here(&self, uid: &str) -> bool {
+        self.put.as_ref().is_some_and(|pod| pod.uid == uid)
+            || self.attached.as_ref().is_some_and(|attached| attached.uid == uid)
+    }
+
+    fn said(&self, uid: &str) -> Option<&Pod> {
+        self.api.iter().chain(&self.lost).find(|pod| pod.uid == uid)
     }
 }
 
@@ -53,7 +67,13 @@ impl LocalPods {
 
     /// What the API says of a pod of this node.
     pub fn api_says(&mut self, name: &ObjectName, pod: Option<Pod>) {
-        self.change(name, |known| known.api = pod);
+        self.change(name, |known| {
+            if let Some(before) = std::mem::replace(&mut known.api, pod)
+                && known.said(&before.uid).is_none()
+            {
+                known.lost = Some(before);
+            }
+        });
     }
 
     /// A pod that is being attached.
@@ -93,6 +113,7 @@ impl LocalPods {
     fn change(&mut self, name: &ObjectName, how: impl FnOnce(&mut Known)) {
         let known = self.here.entry(name.clone()).or_default();
         how(known);
+        known.lost = known.lost.take().filter(|lost| known.is_here(&lost.uid));
         if known.is_nothing() {
             self.here.remove(name);
         }
@@ -101,17 +122,16 @@ impl LocalPods {
     /// The pod as it is, all things considered.
     pub fn pod(&self, name: &ObjectName) -> Option<Pod> {
         let known = self.here.get(name)?;
-        let of = |uid: &str| known.api.as_ref().filter(|pod| pod.uid == uid);
         if let Some(put) = &known.put {
-            let labels = of(&put.uid).map_or_else(|| put.clone(), Pod::clone);
+            let labels = known.said(&put.uid).unwrap_or(put).clone();
             return Some(Pod { addresses: put.addresses, ..labels });
         }
         if let Some(attached) = &known.attached {
-            return Some(of(&attached.uid).cloned().unwrap_or_else(|| Pod {
+            return Some(known.said(&attached.uid).cloned().unwrap_or_else(|| Pod {
                 name: name.clone(),
                 uid: attached.uid.clone(),
                 node: self.me.clone(),
-                labels: Labels::default(),
+                labels: attached.labels.clone(),
                 addresses: attached.addresses,
                 host_network: false,
                 ports: [].into(),

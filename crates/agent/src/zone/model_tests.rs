@@ -286,13 +286,51 @@ fn an_attached_pod_keeps_its_port_whatever_the_api_says() {
     let at = object(0, 0);
     let known = pod(0, at.clone(), 1, 5);
     model.hear(News::Pod(known.clone()));
-    let attached = Attached { uid: known.uid.clone(), addresses: known.addresses };
+    let attached = attached(&known);
     model.hear_local(&at, |local| local.switch_says(&at, Some(attached)));
     model.settle();
     model.hear(News::PodGone(at.clone()));
     assert!(model.settle().change.is_empty(), "its port is the same without the API");
     model.hear_local(&at, |local| local.switch_says(&at, None));
     assert_eq!(model.settle().change.gone.len(), 1);
+}
+
+fn attached(pod: &Pod) -> Attached {
+    Attached { uid: pod.uid.clone(), addresses: pod.addresses, labels: pod.labels.clone() }
+}
+
+#[test]
+fn a_policy_means_an_attached_pod_for_as_long_as_it_is_here_whatever_the_api_says() {
+    let at = object(0, 0);
+    let (as_attached, relabelled) = (pod(0, at.clone(), 2, 5), pod(0, at.clone(), 1, 5));
+    let model_with = |labels: u8| {
+        let mut model = model();
+        model.hear(News::Node(node(0)));
+        model.hear(News::Policy(policy(object(0, 1), labels, 0, false)));
+        model.hear_local(&at, |local| local.switch_says(&at, Some(attached(&as_attached))));
+        model
+    };
+    let isolated = |model: &Model| {
+        let groups = model.rows().port_groups;
+        groups.values().any(|group| group.ports.contains("ns0_o0"))
+    };
+
+    let mut told = model_with(1);
+    told.hear(News::Pod(relabelled.clone()));
+    told.settle();
+    assert!(isolated(&told), "{:?}", told.rows().port_groups);
+    told.hear(News::PodGone(at.clone()));
+    assert!(told.settle().change.is_empty(), "the API lost it, the switch did not");
+    // Another of its name is on its way here.
+    told.hear(News::Pod(Pod { uid: "another".into(), ..pod(0, at.clone(), 7, 6) }));
+    assert!(told.settle().change.is_empty());
+    told.hear_local(&at, |local| local.switch_says(&at, None));
+    told.settle();
+    assert!(!isolated(&told));
+
+    let mut never_told = model_with(2);
+    never_told.settle();
+    assert!(isolated(&never_told), "{:?}", never_told.rows().port_groups);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use netferry_agent::pods::Readiness;
 use netferry_kernel::link::Want;
 use netferry_kernel::{IfName, Objects};
@@ -93,6 +94,32 @@ async fn a_check_finds_every_single_thing_that_is_not_as_it_was_made() {
     previous["interfaces"].as_array_mut().unwrap().push(json!({ "name": "bandwidth0" }));
     previous["routes"].as_array_mut().unwrap().push(json!({ "dst": "198.51.100.0/24", "gw": "192.0.2.1" }));
     assert_eq!(a.check(&previous).await, Ok(Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_annotation_that_somebody_takes_away_or_spoils_is_written_again() {
+    let mut world = World::new().await;
+    let a = world.sandbox("a", &world.pod("a").await);
+    let result = a.add().await;
+    let wanted = world.annotation("a").await;
+    assert_eq!(wanted["default"]["ip_addresses"][0], format!("{}/24", addresses(&result)[0]), "{wanted}");
+    let spoiled = "{\"default\":{\"ip_addresses\":[\"10.244.1.200/24\"]}}";
+    for (restart, harm) in [(false, json!(null)), (false, json!("what?")), (true, json!(spoiled))] {
+        if restart {
+            world.agent = None;
+        }
+        let patch = json!({ "metadata": { "annotations": { "k8s.ovn.org/pod-networks": harm } } });
+        world.api().patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        if restart {
+            world.start_agent();
+        }
+        let text = || async { world.api().get("a").await.unwrap().metadata.annotations.unwrap_or_default() };
+        node::until(&format!("it is there again after {harm}"), async || {
+            let text = text().await.remove("k8s.ovn.org/pod-networks").unwrap_or_default();
+            serde_json::from_str::<Value>(&text).ok() == Some(wanted.clone())
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -267,8 +267,9 @@ impl World {
         let mut tasks = JoinSet::new();
         tasks.spawn(follow);
         tasks.spawn(server.run(pods.clone()));
-        let keeper = pods.clone();
+        let (keeper, writer) = (pods.clone(), pods);
         tasks.spawn(async move { keeper.keep(sender).await });
+        tasks.spawn(async move { writer.keep_annotations().await });
         self.agent = Some(Agent { links, _tasks: tasks });
     }
 

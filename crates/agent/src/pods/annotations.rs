@@ -1,0 +1,63 @@
+//! Keeps the annotation of attached pods.
+//!
+//! Other nodes know a pod's addresses from nothing else: without it their policies no longer mean it.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use netferry_translate::pod::has_ended;
+
+use super::add::{carries, networks};
+use super::record::{self, Record};
+use super::{Pods, chain};
+use crate::pause::Pause;
+
+/// After a write the API did not take.
+const PAUSE: Pause = Pause::new(Duration::from_millis(200), Duration::from_secs(30));
+
+impl Pods {
+    /// Writes the annotation of attached pods again that somebody took away or changed, for as long as it is run.
+    pub async fn keep_annotations(&self) {
+        let mut news = self.0.objects.news();
+        let mut pause = PAUSE;
+        while news.next().await.is_some() {
+            while !self.annotate_again().await {
+                pause.wait().await;
+            }
+            pause.reset();
+        }
+    }
+
+    /// Whether every attached pod says what it has, those the API does not show left out.
+    async fn annotate_again(&self) -> bool {
+        let mut all_written = true;
+        for record in record::all(&self.0.switch.snapshot()) {
+            // One that is not in the datapath yet is being attached, and annotated with that.
+            if record.installed {
+                all_written &= self.annotate_one(&record).await;
+            }
+        }
+        all_written
+    }
+
+    async fn annotate_one(&self, record: &Record) -> bool {
+        let Some(object) = self.0.objects.shown(&record.pod, &record.uid) else { return true };
+        let Ok(place) = self.place() else { return true };
+        let Some(end) = self.end_of(&place, record) else { return true };
+        let networks = networks(&place, &end);
+        if has_ended(&object) || carries(&object, &networks) {
+            return true;
+        }
+        match self.0.objects.annotate(&object, &networks).await {
+            Ok(()) => {
+                tracing::warn!(pod = %record.pod, "its annotation was not what it has; written again");
+                true
+            }
+            Err(error) if error.gone => true,
+            Err(error) => {
+                tracing::warn!(pod = %record.pod, error = chain(&error), "writing its annotation again");
+                false
+            }
+        }
+    }
+}
