@@ -7,6 +7,7 @@
 pub mod fit;
 mod look;
 pub mod observed;
+mod pods;
 pub mod publish;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};
 use netferry_translate::mtu as translate;
 use tokio::sync::watch;
 
+use super::pods;
 use crate::machine::{Disk, DiskError};
 use crate::sizes::{self, Managed};
 
@@ -42,7 +43,7 @@ pub struct Sight<'a> {
 }
 
 /// Reads the sizes of a host. Pure.
-pub fn look(sight: &Sight<'_>, running: &Booted, pods: Envelope) -> Option<MtuObserved> {
+pub fn look(sight: &Sight<'_>, running: &Booted) -> Option<MtuObserved> {
     let own = sizes::managed(sight.links, &[sight.uplink]);
     let below = sight.port.map(|port| sizes::managed(sight.links, &[port])).unwrap_or_default();
     let management = sight.links.iter().find(|link| link.name.as_str() == names::MANAGEMENT_LINK);
@@ -80,8 +81,8 @@ pub fn look(sight: &Sight<'_>, running: &Booted, pods: Envelope) -> Option<MtuOb
         }
     }
     let routes = most.into_iter().map(|((to, interface), mtu)| RouteMtu { to, interface, mtu });
-    let cni = translate::printed_envelope(pods);
-    let observed = MtuObserved::new(interfaces.collect(), routes.collect(), Some(cni));
+    let cni = pods::look(sight.links, sight.routes).map(translate::printed_envelope);
+    let observed = MtuObserved::new(interfaces.collect(), routes.collect(), cni);
     match observed {
         Ok(observed) => Some(observed.at_epoch(running.epoch)),
         Err(error) => {
@@ -126,7 +127,7 @@ pub struct Sources {
     pub facts: watch::Receiver<Option<super::NodeFacts>>,
     /// What this boot runs at.
     pub running: watch::Receiver<Option<Booted>>,
-    /// What pods are served at, once they are.
+    /// What it was decided that pods run at, once they are served. What they do run at is read from the kernel.
     pub pods: watch::Receiver<Option<Envelope>>,
     /// What became of a trial the node is asked for.
     pub trial: watch::Receiver<Option<TrialObserved>>,
@@ -202,8 +203,12 @@ async fn follow(
         if let Err(error) = write_features(&sources.disk, &features(&now)) {
             tracing::warn!(error = &error as &dyn std::error::Error, "node-feature-discovery was not told");
         }
+        let decided = sources.pods.borrow().map(translate::printed_envelope);
         tell.send_if_modified(|last| {
             let differs = last.as_ref() != Some(&now);
+            if differs && now.cni() != decided {
+                tracing::warn!(runs = ?now.cni(), ?decided, "pods do not run at what was decided");
+            }
             *last = Some(now);
             differs
         });
@@ -211,8 +216,9 @@ async fn follow(
 }
 
 fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
-    let (running, pods) = (*sources.running.borrow(), *sources.pods.borrow());
-    let Some((running, pods)) = running.zip(pods) else { return Ok(None) };
+    let Some(running) = (*sources.running.borrow()).filter(|_| sources.pods.borrow().is_some()) else {
+        return Ok(None);
+    };
     let found = sources.facts.borrow().as_ref().map(|facts| facts.host.link.clone());
     let (uplink, port) = match &sources.bridge {
         Some((bridge, port)) => (bridge.clone(), Some(port)),
@@ -237,7 +243,7 @@ fn read(sources: &Sources) -> netferry_kernel::Result<Option<MtuObserved>> {
     // What is read while a trial begins or ends was read during it.
     let begun = |trial: &Option<TrialObserved>| matches!(trial, Some(TrialObserved::Before(_)));
     let trial = Some(trial_before).filter(begun).unwrap_or_else(trial);
-    Ok(look(&sight, &running, pods).map(|observed| in_trial(observed, trial)))
+    Ok(look(&sight, &running).map(|observed| in_trial(observed, trial)))
 }
 
 fn in_trial(observed: MtuObserved, trial: Option<TrialObserved>) -> MtuObserved {

@@ -1,5 +1,6 @@
 use netferry_api::annotation::Annotation as _;
 use netferry_core::mtu::Mtu;
+use netferry_kernel::Mark;
 use netferry_kernel::route::Hop;
 
 use super::*;
@@ -28,7 +29,11 @@ fn what_is_observed_says_what_every_managed_link_and_route_has() {
         route("::/0", 3, None),
         route("10.0.0.0/8", 3, Some(1300)),
         route("10.0.0.0/8", 3, Some(1400)).metric(50),
-        route("10.244.0.0/16", 4, Some(1400)),
+        Route {
+            protocol: Mark::default().protocol,
+            hops: vec![Hop::via(4, "10.244.1.1".parse().unwrap())],
+            ..route("10.244.0.0/16", 4, Some(1400))
+        },
         route("192.0.2.0/24", 5, None),
     ];
     let running = Booted {
@@ -42,7 +47,7 @@ fn what_is_observed_says_what_every_managed_link_and_route_has() {
     let (uplink, port) = (name("br-ex"), name("eth0"));
     let sight =
         Sight { links: &links, routes: &routes, uplink: &uplink, port: Some(&port), advertised: &advertised };
-    let observed = look(&sight, &running, Envelope::spanning(size(1400), size(8900))).unwrap();
+    let observed = look(&sight, &running).unwrap();
     assert_eq!(observed.epoch(), Some(4));
     let interfaces: Vec<String> =
         observed.interfaces().iter().map(|i| format!("{} {:?} {}", i.name, i.role, i.mtu)).collect();
@@ -62,6 +67,7 @@ fn what_is_observed_says_what_every_managed_link_and_route_has() {
     let annotations = BTreeMap::from([observed.entry()]);
     let read = netferry_translate::mtu::observed(Some(&annotations)).unwrap().unwrap();
     assert_eq!((read.epoch, read.host), (4, running.host), "the operator reads what this boot runs at");
+    assert_eq!(read.network, Some(Envelope::spanning(size(1400), size(8900))));
     assert_eq!(
         features(&observed),
         "netferry-mtu.pods=8900\nnetferry-mtu.pods-routable=1400\nnetferry-mtu.uplink=9000\n\

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use netferry_agent::facts::{Sources, observe, publish};
+use netferry_agent::facts::{HostFacts, NodeFacts, Sources, observe, publish};
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use netferry_ovs::{Options, Spec};
@@ -70,9 +70,23 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
     node_with(&nodes, "k8s.ovn.org/node-primary-ifaddr", "172.30.0.7/16").await;
 }
 
+/// A host whose way to the other nodes is `eth0`, of this size.
+fn on_eth0(mtu: u32) -> NodeFacts {
+    let host = HostFacts {
+        link: crate::world::name("eth0"),
+        mac: "02:00:00:00:00:01".parse().unwrap(),
+        mtu,
+        primary: netferry_api::annotation::FamilyPair::new("172.30.0.2/16".parse().ok(), None).unwrap(),
+        gateways: vec![],
+        addresses: vec![],
+        management: None,
+    };
+    NodeFacts { host, chassis: "me".to_owned() }
+}
+
 #[tokio::test]
 async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
-    use netferry_agent::facts::{HostFacts, NodeFacts, fit};
+    use netferry_agent::facts::fit;
     use netferry_core::mtu::{Envelope, Mtu};
 
     let server = ApiServer::open(Settings::default()).unwrap();
@@ -80,19 +94,7 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
     let theirs = json!({"key": "theirs", "effect": "NoSchedule"});
     let node = json!({"metadata": {"name": "n1"}, "spec": {"taints": [theirs]}});
     nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-    let of = |mtu: u32| NodeFacts {
-        host: HostFacts {
-            link: crate::world::name("eth0"),
-            mac: "02:00:00:00:00:01".parse().unwrap(),
-            mtu,
-            primary: netferry_api::annotation::FamilyPair::new("172.30.0.2/16".parse().ok(), None).unwrap(),
-            gateways: vec![],
-            addresses: vec![],
-            management: None,
-        },
-        chassis: "me".to_owned(),
-    };
-    let (facts, seen) = watch::channel(Some(of(1450)));
+    let (facts, seen) = watch::channel(Some(on_eth0(1450)));
     let written = serde_json::from_value(json!({
         "status": {
             "clusterNetwork": [{"cidr": "10.244.0.0/16", "hostPrefix": 24}],
@@ -126,6 +128,70 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
     };
     let why = reaches(true, "True").await;
     assert!(why.contains("eth0") && why.contains("raise its MTU by 8"), "{why}");
-    facts.send(Some(of(1458))).unwrap();
+    facts.send(Some(on_eth0(1458))).unwrap();
     reaches(false, "False").await;
+}
+
+/// Phase two begins only when every node was seen in phase one: what was decided is not what was seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_pods_run_at_is_read_from_the_kernel_and_follows_what_anybody_does_to_it() {
+    use netferry_agent::facts::observed::{Sources, observe};
+    use netferry_agent::machine::Disk;
+    use netferry_api::mtu::{CniMtu, MtuObserved};
+    use netferry_core::mtu::boot::Booted;
+    use netferry_core::mtu::{Envelope, Mtu};
+
+    let Wire { host, peer: _peer } = Wire::new();
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("etc")).unwrap();
+    let size = |bytes| Mtu::new(bytes).unwrap();
+    let (small, decided) = (Envelope::settled(size(1500)), Envelope::spanning(size(1400), size(8900)));
+    let booted =
+        Booted { epoch: 4, network: Some(decided), host: small, own: size(1500), original: size(1500) };
+    let (_running, running) = watch::channel(Some(booted));
+    let (_served, pods) = watch::channel(Some(decided));
+    let (_facts, facts) = watch::channel(Some(on_eth0(1500)));
+    let (_trial, trial) = watch::channel(None);
+    let disk = Arc::new(Disk::open(root.path()).unwrap());
+    let sources =
+        Sources { kernel: Arc::clone(&host), disk, bridge: None, sized: None, facts, running, pods, trial };
+    let (tell, told) = watch::channel(None);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(observe(sources, tell));
+    let says = async |what: &str, mtu: Option<(u32, Option<u32>)>| {
+        let cni = mtu.map(|(mtu, routable_mtu)| CniMtu { mtu, routable_mtu });
+        let is = |now: &Option<MtuObserved>| now.as_ref().is_some_and(|now| now.cni() == cni);
+        in_time(what, told.clone().wait_for(is)).await.unwrap();
+    };
+
+    says("nothing is there yet", None).await;
+    let ours = netferry_kernel::Mark::default().protocol;
+    let route = |verb: &str, mtu: &str| {
+        let to = "10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0";
+        run(&host, &format!("ip route {verb} {to} proto {ours} {mtu}"));
+    };
+    run(
+        &host,
+        "ip link add ovn-k8s-mp0 mtu 8900 type veth peer name pods; ip link set pods up; ip link set ovn-k8s-mp0 up",
+    );
+    run(&host, "ip addr add 10.244.1.2/24 dev ovn-k8s-mp0");
+    route("add", "mtu 1400");
+    says("as decided", Some((8900, Some(1400)))).await;
+    run(&host, "ip link add pod-1 mtu 9000 type veth peer name pod-1p");
+    run(&host, "ip link set pod-1 alias netferry-pod:default/pod-1");
+
+    run(&host, "ip link set ovn-k8s-mp0 mtu 8000");
+    says("the link is smaller", Some((8000, Some(1400)))).await;
+    run(&host, "ip link set ovn-k8s-mp0 mtu 8900");
+    says("the link is as it was", Some((8900, Some(1400)))).await;
+    route("replace", "");
+    says("the route lets out all", Some((8900, None))).await;
+    route("replace", "mtu 1400");
+    says("the route holds back", Some((8900, Some(1400)))).await;
+    run(&host, "ip link set pod-1 mtu 1300");
+    says("a pod's link is smaller", Some((1300, None))).await;
+    run(&host, "ip link set pod-1 mtu 9000");
+    says("a pod's link is as it was", Some((8900, Some(1400)))).await;
+    run(&host, "ip link del ovn-k8s-mp0");
+    says("the link is gone", None).await;
 }

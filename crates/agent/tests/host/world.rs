@@ -139,18 +139,31 @@ pub(crate) struct Switch {
     kernel: Arc<Kernel>,
     database: Option<Daemon>,
     daemon: Option<Daemon>,
+    /// What the daemon is told besides.
+    options: Vec<String>,
 }
 
 impl Switch {
     /// Starts one in the host's namespace, with an empty database.
     pub(crate) async fn start(kernel: &Arc<Kernel>) -> Switch {
+        Switch::start_with(kernel, &[]).await
+    }
+
+    /// [`start`](Switch::start), with options of the daemon.
+    pub(crate) async fn start_with(kernel: &Arc<Kernel>, options: &[&str]) -> Switch {
         let dir = tempfile::tempdir().unwrap();
         let schema = "/usr/share/openvswitch/vswitch.ovsschema";
         let made =
             Command::new("ovsdb-tool").arg("create").arg(dir.path().join("conf.db")).arg(schema).output();
         let made = made.expect("this test needs what `scripts/setup` installs");
         assert!(made.status.success(), "ovsdb-tool: {}", String::from_utf8_lossy(&made.stderr));
-        let mut switch = Switch { dir, kernel: Arc::clone(kernel), database: None, daemon: None };
+        let mut switch = Switch {
+            dir,
+            kernel: Arc::clone(kernel),
+            database: None,
+            daemon: None,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+        };
         switch.start_database();
         let socket = switch.path("db.sock");
         // It exists before anybody listens.
@@ -188,6 +201,7 @@ impl Switch {
             format!("--pidfile={}", self.path("ovs-vswitchd.pid").display()),
             "--no-chdir".to_owned(),
         ];
+        let arguments = [&arguments[..], &self.options].concat();
         self.daemon = Some(Daemon::start(&self.kernel, self.dir.path(), "ovs-vswitchd", &arguments));
         until("the switch", async || {
             let control = self.control().await.ok()?;

@@ -81,7 +81,7 @@ fn strictly<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<IpNet, 
     network(&text).map_err(serde::de::Error::custom)
 }
 
-/// What new pods on the node get.
+/// What pods of the node run at, as the links and routes to them have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CniMtu {
@@ -158,7 +158,7 @@ impl MtuObserved {
         &self.routes
     }
 
-    /// What new pods get, on a node that runs a pod network.
+    /// What pods run at, on a node that runs a pod network.
     pub fn cni(&self) -> Option<CniMtu> {
         self.cni
     }
