@@ -49,7 +49,7 @@ pub(super) fn add_node(lab: &Lab, args: &AddNodeArgs) -> Result<(), Failure> {
     let labels = args.label.iter().cloned().collect();
     let node = lab.add_node(NewNode { name: args.node.clone(), role, pool: args.pool.clone(), labels })?;
     eprintln!("{node} boots");
-    args.patience.wait(lab)
+    args.patience.wait(lab, lab.status()?.nodes.len())
 }
 
 /// End a node and forget it: its disk, its Node object
@@ -79,7 +79,7 @@ pub(crate) struct RebootArgs {
 pub(super) fn reboot(lab: &Lab, args: &RebootArgs) -> Result<(), Failure> {
     lab.reboot(&args.node)?;
     eprintln!("{} boots", args.node);
-    args.patience.wait(lab)
+    args.patience.wait(lab, lab.status()?.nodes.len())
 }
 
 /// Take a node's power away, without a goodbye, and boot it again
@@ -103,5 +103,5 @@ pub(super) fn power_cut(lab: &Lab, args: &PowerCutArgs) -> Result<(), Failure> {
     }
     lab.power_cut(&args.node)?;
     eprintln!("{} boots", args.node);
-    args.patience.wait(lab)
+    args.patience.wait(lab, lab.status()?.nodes.len())
 }

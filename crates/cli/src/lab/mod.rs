@@ -114,23 +114,30 @@ fn down(which: &Which) -> Result<(), Failure> {
 /// How long to wait for a lab to be as it shall be.
 #[derive(Clone, Copy, Debug, Args)]
 struct Patience {
-    /// How many seconds to wait until everything is ready; 0 does not wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    wait: u64,
+    /// How many seconds to wait until everything is ready; 0 does not wait [default: 300, and 10 more for each node above
+    /// 30]
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u64>,
 }
 
 impl Patience {
     fn is_none(self) -> bool {
-        self.wait == 0
+        self.wait == Some(0)
     }
 
-    /// Waits until a lab is ready, and says what it waits for.
-    fn wait(self, lab: &Lab) -> Result<(), Failure> {
+    /// Nodes of a large lab take longer the more they are: each is told of all others.
+    fn of(self, nodes: usize) -> Duration {
+        let usual = 300 + 10 * u64::try_from(nodes.saturating_sub(30)).unwrap_or(0);
+        Duration::from_secs(self.wait.unwrap_or(usual))
+    }
+
+    /// Waits until a lab is ready that has or gets so many nodes, and says what it waits for.
+    fn wait(self, lab: &Lab, nodes: usize) -> Result<(), Failure> {
         if self.is_none() {
             return Ok(());
         }
         let mut line = Line::new();
-        let ready = lab.wait_ready(Duration::from_secs(self.wait), |waiting| progress(&mut line, waiting));
+        let ready = lab.wait_ready(self.of(nodes), |waiting| progress(&mut line, waiting));
         line.clear();
         Ok(ready.map(drop)?)
     }

@@ -92,7 +92,7 @@ pub(super) fn run(which: &Which, args: &UpArgs, format: Format) -> Result<(), Fa
     let began = Instant::now();
     let lab = Lab::up(&options)?;
     if !args.patience.is_none() {
-        args.patience.wait(&lab).inspect_err(|_| {
+        args.patience.wait(&lab, options.nodes.into()).inspect_err(|_| {
             eprintln!(
                 "the lab is left as it is: netferry lab status --name {0}, netferry lab down --name {0}",
                 which.name

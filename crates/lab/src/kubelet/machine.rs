@@ -181,14 +181,14 @@ fn status(context: &Context, health: &Health, since: Option<Timestamp>) -> Value
             "containerRuntimeVersion": "netferry-lab://1",
             "osImage": "netferry lab",
             "kernelVersion": read("/proc/sys/kernel/osrelease"),
-            "bootID": read("/proc/sys/kernel/random/boot_id"),
+            "bootID": context.boot,
             "machineID": format!("{:032x}", spec.number),
             "systemUUID": format!("{:032x}", spec.number),
         },
     })
 }
 
-fn read(path: &str) -> String {
+pub(super) fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) spec: Spec,
     pub(crate) children: Children,
     pub(crate) reporter: Reporter,
+    /// Which life of the machine this is. The kernel's own would be that of the machine below, and the same for all.
+    pub(crate) boot: String,
     /// Whether pods can be attached.
     pub(crate) network: watch::Sender<bool>,
     /// Asks to look at the network now.
@@ -70,6 +72,7 @@ impl Kubelet {
             spec: spec.clone(),
             children: children.clone(),
             reporter: reporter.clone(),
+            boot: machine::read("/proc/sys/kernel/random/uuid"),
             network: watch::channel(false).0,
             look: Notify::new(),
             rests,
