@@ -15,7 +15,6 @@ mod report;
 pub mod rollout;
 mod round;
 pub mod serve;
-mod served;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -59,8 +58,9 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     let leading = lead::lead(client.clone(), &election, stop, |leadership| {
         metrics.leading(true);
         // Boxed: they are large, and live as long as the process.
-        let places = Box::pin(overlay::control(client.clone(), leadership.clone(), overlay));
         let (namespace, rollout, metrics) = (namespace.clone(), rollout.clone(), metrics.clone());
+        let places = overlay::control(client.clone(), leadership.clone(), namespace.clone(), overlay);
+        let places = Box::pin(places);
         let machines = rollout::control(client.clone(), leadership, namespace, rollout, metrics.clone());
         let machines = Box::pin(machines);
         async move {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use netferry_core::mtu::Envelope;
+use netferry_core::mtu::check::Refusal;
 use netferry_core::mtu::plan::{Decision, NodeFacts};
 use netferry_core::mtu::record::{Change, Record};
 use netferry_core::mtu::status::Phase;
@@ -78,21 +79,34 @@ impl Metrics {
         self.inner().failed += 1;
     }
 
+    pub(crate) fn refused(&self, refusals: &[Refusal]) {
+        let mut inner = self.inner();
+        let now: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+        if inner.refused != now {
+            for refusal in refusals {
+                *inner.refusals.entry(refusal.reason()).or_default() += 1;
+            }
+            inner.refused = now;
+        }
+    }
+
+    /// `since`, the record has been as it is.
     pub(crate) fn mtu(
         &self,
         record: &Record,
         decision: &Decision,
         nodes: &BTreeMap<NodeName, NodeFacts>,
         since: Option<Timestamp>,
+        now: Timestamp,
     ) {
+        self.refused(&decision.refusals);
         let mut inner = self.inner();
-        let now: Vec<String> = decision.refusals.iter().map(ToString::to_string).collect();
-        if inner.refused != now {
-            for refusal in &decision.refusals {
-                *inner.refusals.entry(refusal.reason()).or_default() += 1;
-            }
-            inner.refused = now;
-        }
+        // A phase that nodes end by arriving ends without a new record.
+        let since = match &inner.mtu {
+            Some(before) if before.phase == decision.phase => since.max(before.since),
+            Some(_) => since.map(|_| now),
+            None => since,
+        };
         let mut runs = BTreeMap::from([("old", 0), ("both", 0), ("new", 0), ("other", 0), ("unknown", 0)]);
         for node in nodes.values() {
             let network = node.observed.and_then(|observed| observed.network);
@@ -159,7 +173,11 @@ impl Metrics {
             }
             if let Some(since) = mtu.since {
                 let seconds = now.as_second().saturating_sub(since.as_second());
-                page.head("netferry_mtu_phase_seconds", "gauge", "How long what is applied has been so.");
+                page.head(
+                    "netferry_mtu_phase_seconds",
+                    "gauge",
+                    "How long a change has been in its phase; where the operator is new, how long it has been at most.",
+                );
                 page.line("netferry_mtu_phase_seconds", &[], u64::try_from(seconds).unwrap_or(0));
             }
         }

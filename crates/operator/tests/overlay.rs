@@ -349,6 +349,7 @@ async fn a_condition_tells_for_a_while_of_what_was_put_right() {
         "a",
         cluster.timing,
         netferry_operator::overlay::Settings { linger },
+        None,
     );
     cluster.join_with("a", &[(ID, "x")]).await;
     cluster.until_placed(1).await;

@@ -3,7 +3,7 @@
 //! `api` knows how things are written and `core` what they mean, and neither knows the other. The operator and the
 //! agent need the same translation between them, so it stands here, once. Pure.
 //!
-//! One module per kind: [`networks`] (both `Network` resources), [`applicant`] (what a `Node` claims),
+//! One module per kind: [`networks`] (both `Network` resources), [`served`] (whether they are ours), [`applicant`] (what a `Node` claims),
 //! [`assignment`] (what it is given, as annotations), [`node`] (a node that has a place and has spoken of itself),
 //! [`pod`], [`service`] (with its slices), [`policy`], [`labels`]. For moving nodes to a configuration:
 //! [`machine_config`], [`pool`], [`machine`] (a `Node` as a rollout sees it), [`drain`] (pods that are in the way), and
@@ -27,6 +27,7 @@ pub mod pod;
 pub mod policy;
 pub mod pool;
 pub mod probe;
+pub mod served;
 pub mod service;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -6,8 +6,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
-use netferry_api::mtu::{CniMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved, TrialObserved};
+use netferry_api::mtu::{
+    CniMtu, InterfaceMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved, TrialObserved,
+};
 use netferry_api::overlay::{IpsecMode, OperatorNetworkSpec, OvnKubernetesConfig, Plugin as Named};
+use netferry_core::mtu::card::Card;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
@@ -17,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::machine::Machine;
+use crate::networks::NO_OVERLAY;
 
 /// The plugin and the families of a cluster that is for so many nodes; `None` for a plugin that is not ours.
 pub fn cluster(spec: &OperatorNetworkSpec, nodes: topology::Mode) -> Option<Cluster> {
@@ -40,7 +44,7 @@ pub fn cluster(spec: &OperatorNetworkSpec, nodes: topology::Mode) -> Option<Clus
 fn transport(config: &OvnKubernetesConfig) -> Transport {
     let ipsec = config.ipsec_config.as_ref().map(|ipsec| ipsec.effective_mode());
     match (config.transport.as_deref(), ipsec) {
-        (Some("NoOverlay"), _) => Transport::Unwrapped,
+        (Some(NO_OVERLAY), _) => Transport::Unwrapped,
         (_, Some(IpsecMode::Full)) => Transport::GeneveInIpsec,
         (_, Some(IpsecMode::Disabled | IpsecMode::External) | None) => Transport::Geneve,
     }
@@ -80,6 +84,12 @@ pub fn mode(annotations: Option<&BTreeMap<String, String>>) -> Result<Mode, (Mod
         })
     };
     read().map_err(|wrong| (Mode { paused: true, ..Mode::default() }, wrong))
+}
+
+/// The annotations of the operator's `Network` that say how far one change goes by itself, as a merge patch that takes them
+/// away.
+pub fn forgotten_mode() -> Value {
+    json!({ MtuUnattended::KEY: null, MtuOnLoss::KEY: null })
 }
 
 /// An edit of the operator's `Network`, as a merge patch of its spec.
@@ -158,6 +168,18 @@ pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option
     let seen = MtuObserved::read(annotations)?;
     let in_trial = |seen: &MtuObserved| matches!(seen.trial(), Some(TrialObserved::Before(_)));
     seen.filter(|seen| !in_trial(seen)).map(|seen| understood(&seen)).transpose()
+}
+
+/// The cards that a node's uplink stands on, as far as it said what they take. What cannot be read was not said.
+pub fn cards(annotations: Option<&BTreeMap<String, String>>) -> Vec<Card> {
+    let seen = annotations.and_then(|annotations| MtuObserved::read(annotations).ok().flatten());
+    let interfaces = seen.iter().flat_map(MtuObserved::interfaces);
+    let ours = interfaces.filter(|interface| interface.role != InterfaceRole::Management);
+    let card = |interface: &InterfaceMtu| {
+        let range = interface.nic?;
+        Some(Card { name: interface.name.clone(), least: range.min, most: range.max })
+    };
+    ours.filter_map(card).collect()
 }
 
 /// What a node observes, from its own words.

@@ -17,6 +17,9 @@ use netferry_core::overlay::topology::Mode;
 /// The prefix length of a node's subnet where a range does not say: what OpenShift's documentation promises.
 const HOST_PREFIX: (u8, u8) = (23, 64);
 
+/// The transport that nobody does here.
+pub(crate) const NO_OVERLAY: &str = "NoOverlay";
+
 /// The pods' MTU where nobody says: what fits a tunnel over Ethernet; without tunnels, what fits Ethernet.
 pub fn default_mtu(mode: Mode) -> u32 {
     match mode {
@@ -53,9 +56,20 @@ impl Refusal {
     }
 }
 
-/// The ranges that `Network.operator.openshift.io` asks for. Lists everything that is wrong.
+/// The ranges that `Network.operator.openshift.io` asks for. Lists everything that is wrong, also with how packets are
+/// to get from one to the other.
 pub fn wanted(spec: &OperatorNetworkSpec) -> Result<Networks, Vec<Refusal>> {
-    read("spec", &spec.cluster_network, &spec.service_network, spec)
+    let ranges = read("spec", &spec.cluster_network, &spec.service_network, spec);
+    // Pods that were given all a host carries would be cut off by headers that nobody expects.
+    if ovn(spec).and_then(|config| config.transport.as_deref()) != Some(NO_OVERLAY) {
+        return ranges;
+    }
+    let mut refusals = ranges.err().unwrap_or_default();
+    let field = "spec.defaultNetwork.ovnKubernetesConfig.transport";
+    let problem =
+        "nodes wrap packets in Geneve all the same; make the Network anew with the transport Geneve";
+    refusals.push(Refusal::one(field, NO_OVERLAY, problem));
+    Err(refusals)
 }
 
 /// The ranges the cluster runs with: those published in the status of `Network.config.openshift.io`, with the internal

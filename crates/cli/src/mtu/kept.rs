@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use netferry_core::mtu::outline::{Outline, outline};
 use netferry_core::mtu::plan::Observed;
-use netferry_core::mtu::preflight::Finding;
+use netferry_core::mtu::preflight::{Finding, Noted};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
@@ -57,6 +57,8 @@ struct Found {
     name: String,
     message: String,
     acceptable: bool,
+    /// Whether only a trial of the wire finds it.
+    trial: bool,
 }
 
 impl Sizes {
@@ -98,6 +100,7 @@ impl Kept {
             name: finding.name(),
             message: finding.to_string(),
             acceptable: finding.may_be_accepted(),
+            trial: finding.is_by_trial(),
         });
         Kept {
             version: VERSION,
@@ -109,6 +112,17 @@ impl Kept {
             nodes,
             findings: findings.collect(),
         }
+    }
+
+    /// What spoke against it when it was made.
+    pub(super) fn noted(&self) -> Vec<Noted> {
+        let noted = |found: &Found| Noted {
+            name: found.name.clone(),
+            said: found.message.clone(),
+            acceptable: found.acceptable,
+            by_trial: found.trial,
+        };
+        self.findings.iter().map(noted).collect()
     }
 
     /// The outline it was made from.

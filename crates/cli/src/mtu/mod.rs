@@ -3,6 +3,7 @@
 //! Whatever is decided is decided in `core`, by what ships in the operator; here the cluster is read ([`seen`]), edits are
 //! made and answers printed.
 
+mod against;
 mod edit;
 mod kept;
 mod news;
@@ -12,6 +13,7 @@ mod seen;
 mod status;
 mod tempo;
 mod underlay;
+mod unserved;
 mod verify;
 mod watch;
 

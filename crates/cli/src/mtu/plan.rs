@@ -1,6 +1,6 @@
 //! `netferry mtu plan` and `netferry mtu apply`
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,20 +10,23 @@ use clap::{Args, ValueEnum};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
-use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, read};
+use netferry_core::mtu::card::Cards;
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Fleet, read};
 use netferry_core::mtu::outline::{Outline, Pace, outline, stale};
 use netferry_core::mtu::plan::SpecEdit;
-use netferry_core::mtu::preflight::{Finding, weigh};
+use netferry_core::mtu::preflight::{Finding, still_noted};
 use netferry_core::mtu::record::Change;
 use netferry_translate::mtu::printed_edit;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::against;
 use super::edit::{TRIES, edit, overtaken};
 use super::kept::Kept;
 use super::preflight::findings;
-use super::seen::Seen;
+use super::seen::{Seen, network};
 use super::status::Status;
+use super::unserved;
 use super::watch::{EVERY, Followed, follow};
 use crate::args::Format;
 use crate::exit::Failure;
@@ -45,6 +48,9 @@ struct Target {
     /// more than today. Cards whose driver restarts when its size changes are away while it does
     #[arg(long)]
     probe_underlay: bool,
+    /// Go on in spite of this finding; may be given several times
+    #[arg(long, value_name = "NAME")]
+    accept: Vec<String>,
 }
 
 /// Show what a change would do to every node, and what speaks against it; change nothing
@@ -52,7 +58,7 @@ struct Target {
 /// With --probe-underlay links carry more for a moment, and then what they did.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 3 if it would be refused.
+Exit codes: 3 if it would be refused. What speaks against it is part of the plan, which is printed all the same.
 
 Examples:
   netferry mtu plan --to 8900 --host-to 9000
@@ -76,12 +82,10 @@ Examples:
 pub(super) struct ApplyArgs {
     #[command(flatten)]
     target: Target,
-    /// A plan made with `netferry mtu plan -o json`: refuse if the cluster has drifted from it
+    /// A plan made with `netferry mtu plan -o json`: refuse if the cluster has drifted from it, or --probe-underlay found
+    /// something then and was not given again
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Go on in spite of this finding; may be given several times
-    #[arg(long, value_name = "NAME")]
-    accept: Vec<String>,
     /// Begin phase two without asking, once every node was observed in phase one
     #[arg(long)]
     unattended: bool,
@@ -125,7 +129,9 @@ async fn make(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
 }
 
 async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan, Failure> {
-    let seen = Seen::read(client, namespace).await?;
+    let network = network(client).await?;
+    unserved::refuse(&network)?;
+    let seen = Seen::beside(network, client, namespace).await?;
     if let Some(running) = seen.record.change {
         let (from, to) = (running.network.from, running.network.to);
         return Err(Failure::Refused(anyhow!(
@@ -139,7 +145,9 @@ async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
     let asked = Asked { mtu: None, migration: Some(AskedChange { network, machine: ends(None, host_to) }) };
     let facts = seen.facts();
     let hosts = facts.iter().map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())));
-    let wanted = read(&seen.cluster, &seen.record, &hosts.collect(), &asked).map_err(|refusals| {
+    // What cards take is a finding of its own, with a name.
+    let fleet = Fleet { hosts: &hosts.collect(), cards: &Cards::new() };
+    let wanted = read(&seen.cluster, &seen.record, fleet, &asked).map_err(|refusals| {
         let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         Failure::Refused(anyhow!("{}", said.join("; ")))
     })?;
@@ -175,7 +183,8 @@ pub(super) async fn plan(
         plan.findings.extend(underlay(client, &plan).await?);
     }
     let kept = Kept::new(&plan.seen.record, &plan.outline, &plan.findings);
-    output::answer(format, &kept, |paint| table(&plan, paint))
+    output::answer(format, &kept, |paint| table(&plan, &args.target.accept, paint))?;
+    against::foretell(plan.findings, &args.target.accept)
 }
 
 /// Tries what the wire carries, unless what was found already has to be mended first.
@@ -186,7 +195,7 @@ async fn underlay(client: &Client, plan: &Plan) -> Result<Vec<Finding>, Failure>
     }
 }
 
-fn table(plan: &Plan, paint: Paint) -> String {
+fn table(plan: &Plan, accept: &[String], paint: Paint) -> String {
     let Outline { change, phases, estimate, .. } = &plan.outline;
     let mut text = format!(
         "pods {} to {}, hosts {} to {}: {} restarts, about {} min\n",
@@ -213,8 +222,13 @@ fn table(plan: &Plan, paint: Paint) -> String {
         }
     }
     for finding in &plan.findings {
-        let how = if finding.may_be_accepted() { paint.yellow("accept with") } else { paint.red("mend") };
-        let _ = writeln!(text, "\n{finding}\n  {how} {}", finding.name());
+        let name = finding.name();
+        let how = match (finding.may_be_accepted(), accept.contains(&name)) {
+            (true, true) => paint.yellow("accepted:"),
+            (true, false) => paint.yellow("accept with"),
+            (false, _) => paint.red("mend"),
+        };
+        let _ = writeln!(text, "\n{finding}\n  {how} {name}");
     }
     text
 }
@@ -236,9 +250,11 @@ pub(super) async fn apply(
             tried = Some(underlay(client, &plan).await?);
         }
         plan.findings.extend(tried.iter().flatten().cloned());
+        let noted = kept.as_ref().map(Kept::noted).unwrap_or_default();
+        plan.findings.extend(still_noted(noted, tried.is_some()));
         let patch = patch(&plan, args);
         let (refused, paused) = (Status::of(&plan.seen).refused().map(str::to_owned), plan.seen.paused());
-        nothing_against(plan.findings, &args.accept)?;
+        against::refuse(plan.findings, &args.target.accept)?;
         if edit(client, &patch).await? {
             return match (args.wait, paused) {
                 (true, _) => {
@@ -263,22 +279,6 @@ fn holds(kept: &Kept, plan: &Plan, args: &ApplyArgs) -> Result<(), Failure> {
     }
     let said: Vec<String> = drifted.iter().map(ToString::to_string).collect();
     Err(Failure::Refused(anyhow!("the plan no longer holds: {}", said.join("; "))))
-}
-
-/// Refuses a change something speaks against that was not accepted.
-fn nothing_against(findings: Vec<Finding>, accept: &[String]) -> Result<(), Failure> {
-    let accepted: BTreeSet<String> = accept.iter().cloned().collect();
-    let verdict = weigh(findings, &accepted);
-    if !verdict.unknown.is_empty() {
-        let names = verdict.unknown.join(", ");
-        return Err(Failure::Refused(anyhow!("--accept {names}: there is no such finding")));
-    }
-    if verdict.against.is_empty() {
-        return Ok(());
-    }
-    let against = verdict.against.iter();
-    let said: Vec<String> = against.map(|one| format!("{one} ({})", one.name())).collect();
-    Err(Failure::Refused(anyhow!("nothing was changed: {}", said.join("; "))))
 }
 
 /// The edit that asks for it.

@@ -6,16 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use netferry_api::annotation::Annotation;
-use netferry_api::mtu::MtuObserved;
 use netferry_api::rollout::conditions::PoolConditionType;
-use netferry_core::mtu::preflight::{BudgetReport, Card, Finding, NodeReport, PoolReport, Report, look};
+use netferry_core::mtu::preflight::{BudgetReport, Finding, NodeReport, PoolReport, Report, look};
 use netferry_core::mtu::probe::judge::{Trouble, trouble, untried};
 use netferry_core::mtu::record::Change;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::rollout::drain::may_be_kept;
 use netferry_core::rollout::status::{ConditionKind, Hindered, status};
-use netferry_translate::{drain, object_name};
+use netferry_translate::{drain, mtu as translate, object_name};
 
 use super::seen::{Seen, SeenNode, SeenPool, answer};
 use crate::exit::Failure;
@@ -42,20 +40,12 @@ fn ways(seen: &Seen) -> (Vec<Trouble>, Vec<NodeName>) {
 }
 
 fn of_node(node: &SeenNode) -> NodeReport {
-    let none = BTreeMap::new();
-    let annotations = node.object.metadata.annotations.as_ref().unwrap_or(&none);
-    let observed = MtuObserved::read(annotations).ok().flatten();
-    let cards = observed.iter().flat_map(|observed| observed.interfaces());
-    let cards = cards.filter_map(|one| {
-        let range = one.nic?;
-        Some(Card { name: one.name.clone(), least: range.min, most: range.max })
-    });
     let node_says = &node.machine.node;
     let drift = node_says.is_degraded().then(|| node_says.reason.clone());
     NodeReport {
         ready: node_says.is_ready(),
         observed: node.facts.observed,
-        cards: cards.collect(),
+        cards: translate::cards(node.object.metadata.annotations.as_ref()),
         drift: drift.into_iter().chain(node.wrong.clone()).collect(),
         unclaimed: node.facts.unclaimed,
     }

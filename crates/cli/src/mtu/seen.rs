@@ -21,6 +21,7 @@ use netferry_translate::machine::{Machine, understood};
 use netferry_translate::mtu::{APPLIED, RECORD};
 use netferry_translate::{machine_config, mtu as translate, networks, pool as pools, probe};
 
+use super::unserved;
 use crate::exit::Failure;
 
 /// How long the API may take to answer.
@@ -76,11 +77,18 @@ pub(super) async fn network(client: &Client) -> Result<OperatorNetwork, Failure>
 impl Seen {
     /// Reads the cluster.
     pub(super) async fn read(client: &Client, namespace: &str) -> Result<Seen, Failure> {
-        let network = network(client).await?;
+        Seen::beside(network(client).await?, client, namespace).await
+    }
+
+    /// Reads the cluster, beside the operator's `Network` that was read already.
+    pub(super) async fn beside(
+        network: OperatorNetwork,
+        client: &Client,
+        namespace: &str,
+    ) -> Result<Seen, Failure> {
         let deployed = networks::deployed_mode(config(client).await?.as_ref());
-        let cluster = translate::cluster(&network.spec, deployed).ok_or_else(|| {
-            anyhow!("Network.operator.openshift.io/cluster names a plugin that is not ours")
-        })?;
+        let cluster =
+            translate::cluster(&network.spec, deployed).ok_or_else(|| unserved::by_others(&network))?;
         let record = record(client, namespace).await?;
         let all = ListParams::default();
         let api = Api::<MachineConfigPool>::all(client.clone());

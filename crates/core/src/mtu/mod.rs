@@ -8,6 +8,7 @@
 
 pub mod admit;
 pub mod boot;
+pub mod card;
 pub mod check;
 pub mod cni;
 mod envelope;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{self, Asked, Cluster, Hosts, Refusal, Wanted};
+use super::card::Cards;
+use super::check::{self, Asked, Cluster, Fleet, Hosts, Refusal, Wanted};
 use super::probe::judge::{Probes, Trouble};
 use super::record::{Change, Record, Rendering, Stage};
 use super::status::{Condition, Event, Phase};
@@ -55,6 +56,13 @@ pub struct Mode {
     pub paused: bool,
 }
 
+impl Mode {
+    /// Whether it says something that is meant for one change. What is paused stays paused until somebody resumes it.
+    fn is_of_one_change(self) -> bool {
+        self.unattended || self.on_loss.is_some()
+    }
+}
+
 /// Everything a decision is made from, beside the record.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
@@ -66,6 +74,8 @@ pub struct Facts<'a> {
     pub mode: Mode,
     /// Every node of the cluster, also those that are away. Read after the record.
     pub nodes: &'a BTreeMap<NodeName, NodeFacts>,
+    /// See [`Cards`].
+    pub cards: &'a Cards,
     /// See [`Probes`].
     pub probes: &'a Probes,
 }
@@ -113,6 +123,9 @@ pub struct Decision {
     pub record: Record,
     /// What to edit.
     pub edit: Option<SpecEdit>,
+    /// Whether to take away what the administrator said of how far this change goes by itself ([`Mode`]), if the
+    /// `Network` still is as it was read. The change ends only after that.
+    pub forget: bool,
     /// Whether further nodes may be taken.
     pub rollout: Rollout,
     /// Why what is asked is not done; what was under way goes on.
@@ -177,7 +190,9 @@ pub enum Why {
 ///
 /// Pure: the same facts give the same decision, so a restarted operator picks up where the last one died.
 pub fn decide(record: &Record, facts: &Facts) -> Decision {
-    let (wanted, refusals) = match check::read(&facts.cluster, record, &hosts(facts.nodes), &facts.asked) {
+    let hosts = hosts(facts.nodes);
+    let fleet = Fleet { hosts: &hosts, cards: facts.cards };
+    let (wanted, refusals) = match check::read(&facts.cluster, record, fleet, &facts.asked) {
         Ok(wanted) => (wanted, Vec::new()),
         // Whoever asks for something else no longer asks for what is under way.
         Err(refusals) => (Wanted { change: record.change, may_end: true }, refusals),
@@ -192,11 +207,16 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     } else {
         advance(record, facts, arrived, wanted.may_end, facts.finishes_alone(&refusals))
     };
+    // Said of this change, it must not be taken for said of the next. While the change is there whoever leads next knows
+    // whose it was; once another one is asked for, nobody does.
+    let ends = record.change.is_some() && next.change.is_none();
+    let forget = ends && facts.asked.migration.is_none() && facts.mode.is_of_one_change();
+    let next = if forget { *record } else { next };
     let rollout = rollout(record, facts);
     let phase = Phase::of(&next, arrived && next == *record);
     let conditions = super::status::conditions(&next, phase, &rollout, &refusals, &missing, facts);
     let events = super::status::events(record, &next);
-    Decision { record: next, edit, rollout, refusals, missing, phase, conditions, events }
+    Decision { record: next, edit, forget, rollout, refusals, missing, phase, conditions, events }
 }
 
 fn advance(

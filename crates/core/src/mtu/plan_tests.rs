@@ -28,6 +28,7 @@ struct World {
     asked: Asked,
     mode: Mode,
     nodes: BTreeMap<NodeName, NodeFacts>,
+    cards: Cards,
     probes: Probes,
 }
 
@@ -38,6 +39,7 @@ impl World {
             asked: finish(network),
             mode: Mode::default(),
             nodes: BTreeMap::new(),
+            cards: Cards::new(),
             probes: Probes::default(),
         };
         for node in ["a", "b", "c"] {
@@ -54,15 +56,19 @@ impl World {
     }
 
     fn decide(&self) -> Decision {
-        let World { record, asked, mode, nodes, probes } = self;
+        let World { record, asked, mode, nodes, cards, probes } = self;
         let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-        decide(record, &Facts { cluster, asked: *asked, mode: *mode, nodes, probes })
+        decide(record, &Facts { cluster, asked: *asked, mode: *mode, nodes, cards, probes })
     }
 
     /// Decides and does it, until there is nothing to do but wait for nodes.
     fn settle(&mut self) -> Decision {
         for _ in 0..20 {
             let decision = self.decide();
+            if decision.forget {
+                self.mode = Mode { paused: self.mode.paused, ..Mode::default() };
+                continue;
+            }
             match decision.edit {
                 Some(SpecEdit::Finish(mtu)) => self.asked = finish(mtu.bytes()),
                 Some(SpecEdit::Migrate { from, to, machine_to }) => {
@@ -559,4 +565,57 @@ fn every_turn_of_a_change_is_told_once() {
             "MTUChangeReversed",
         ]
     );
+}
+
+fn by_itself() -> Mode {
+    Mode { unattended: true, on_loss: Some(OnLoss::Pause), paused: false }
+}
+
+#[test]
+fn what_was_said_of_a_change_goes_before_the_change_does_and_is_not_taken_for_the_next() {
+    let mut world = World::new(1400, 1500);
+    world.mode = by_itself();
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    assert_eq!(world.mode, by_itself(), "it holds in phase two, too");
+    world.reboot_all();
+    assert_eq!((world.record.change, world.mode), (None, Mode::default()));
+    world.ask(change(8900, 1400, 1500));
+    let decision = world.reboot_all();
+    assert_eq!(decision.phase, Phase::AwaitingFinish);
+}
+
+#[test]
+fn what_was_said_of_a_change_that_was_taken_back_goes_with_it() {
+    let mut world = World::new(1400, 1500);
+    world.mode = by_itself();
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    world.ask(change(1400, 1400, 1500));
+    assert_eq!(world.mode, by_itself());
+    world.reboot_all();
+    assert_eq!((world.record.change, world.mode), (None, Mode::default()));
+    assert_eq!(world.record.mtu, mtu(1400));
+}
+
+/// Whoever asks for the next change before this one has ended says there how that one goes.
+#[test]
+fn what_may_be_said_of_the_next_change_is_not_taken_away() {
+    let mut world = World::new(1400, 1500);
+    world.mode = by_itself();
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.ask(change(8900, 4000, 9000));
+    assert!(matches!(world.record.change, Some(Change { stage: Stage::Settling, .. })));
+    world.reboot_all();
+    assert_eq!(world.mode, by_itself());
+    let next = world.record.change.unwrap();
+    assert_eq!((next.network.from, next.network.to), (mtu(8900), mtu(4000)));
+}
+
+#[test]
+fn what_was_said_before_a_change_begins_waits_for_it() {
+    let mut world = World::new(1400, 1500);
+    world.mode = by_itself();
+    assert!(!world.decide().forget);
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mtu;
+use super::card::{Card, Unfit};
 use super::plan::Observed;
 use super::probe::Layer;
 use super::probe::judge::{Lost, Trouble};
@@ -22,17 +23,6 @@ pub struct NodeReport {
     pub drift: Vec<String>,
     /// Whether no pool claims it, or several do.
     pub unclaimed: bool,
-}
-
-/// A network card and what it can do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Card {
-    /// Its name.
-    pub name: String,
-    /// The smallest MTU it takes.
-    pub least: u32,
-    /// The largest MTU it takes.
-    pub most: u32,
 }
 
 /// What is known of a pool before a change.
@@ -190,6 +180,22 @@ pub enum Finding {
         /// What was tried.
         size: Mtu,
     },
+    /// A plan that was kept says so, and nobody has looked since.
+    #[error("{}, found when the plan was made", .0.said)]
+    Noted(Noted),
+}
+
+/// A finding, as a plan that was kept has it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Noted {
+    /// Its name.
+    pub name: String,
+    /// What was found, in words.
+    pub said: String,
+    /// Whether it may be accepted.
+    pub acceptable: bool,
+    /// Whether only a trial of the wire finds it.
+    pub by_trial: bool,
 }
 
 impl Finding {
@@ -217,6 +223,29 @@ impl Finding {
             }
             Finding::NoTrial { node, .. } => format!("NoTrial/{node}"),
             Finding::Unproven { node, .. } => format!("Unproven/{node}"),
+            Finding::Noted(noted) => noted.name.clone(),
+        }
+    }
+
+    /// Whether only a trial of the wire finds it: who makes none cannot know that it is over.
+    pub fn is_by_trial(&self) -> bool {
+        match self {
+            Finding::Underlay { .. } | Finding::NoTrial { .. } | Finding::Unproven { .. } => true,
+            Finding::Noted(noted) => noted.by_trial,
+            Finding::CardTooSmall { .. }
+            | Finding::CardTooLarge { .. }
+            | Finding::Silent(_)
+            | Finding::Elsewhere { .. }
+            | Finding::NotReady(_)
+            | Finding::NoPool(_)
+            | Finding::Drift { .. }
+            | Finding::Paused(_)
+            | Finding::Updating(_)
+            | Finding::Degraded { .. }
+            | Finding::Budget { .. }
+            | Finding::Unreachable { .. }
+            | Finding::Lossy(_)
+            | Finding::Untried(_) => false,
         }
     }
 
@@ -232,6 +261,7 @@ impl Finding {
             | Finding::NoTrial { .. }
             | Finding::Unproven { .. } => true,
             Finding::Unreachable { mends, .. } => *mends,
+            Finding::Noted(noted) => noted.acceptable,
             Finding::CardTooSmall { .. }
             | Finding::CardTooLarge { .. }
             | Finding::Silent(_)
@@ -247,15 +277,14 @@ impl Finding {
 /// Looks for what speaks against beginning a change.
 pub fn look(change: &Change, report: &Report) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let (largest, smallest) = (change.host.span().carries(), change.host.span().sends());
     for (node, known) in &report.nodes {
-        for Card { name, least, most } in &known.cards {
-            let (node, card) = (node.clone(), name.clone());
-            if *most < largest.bytes() {
-                findings.push(Finding::CardTooSmall { node, card, most: *most, needs: largest });
-            } else if *least > smallest.bytes() {
-                findings.push(Finding::CardTooLarge { node, card, least: *least, needs: smallest });
-            }
+        for card in &known.cards {
+            let Err(unfit) = card.takes(change.host.span()) else { continue };
+            let (node, Card { name: card, least, most }) = (node.clone(), card.clone());
+            findings.push(match unfit {
+                Unfit::TooSmall(needs) => Finding::CardTooSmall { node, card, most, needs },
+                Unfit::TooLarge(needs) => Finding::CardTooLarge { node, card, least, needs },
+            });
         }
         let cluster = change.network.from;
         match known.observed.map(|observed| observed.network) {
@@ -305,6 +334,12 @@ fn of_way(change: &Change, trouble: &Trouble) -> Option<Finding> {
         Lost::Above(passes) => Some(Finding::Unreachable { trouble, size: from, mends: passes >= to }),
         Lost::Some { .. } => Some(Finding::Lossy(trouble)),
     }
+}
+
+/// Those of a kept plan's findings that still count, beside what was found now. What is looked for every time is found
+/// again, or is over; what a trial found counts until the wire was `tried` again.
+pub fn still_noted(noted: Vec<Noted>, tried: bool) -> Vec<Finding> {
+    noted.into_iter().filter(|one| one.by_trial && !tried).map(Finding::Noted).collect()
 }
 
 /// What is left of findings after some were accepted.
@@ -433,6 +468,35 @@ mod tests {
         assert!(of_way(&down, &trouble).unwrap().may_be_accepted());
         let worse = Trouble { lost: Lost::Above(mtu(1400)), ..trouble };
         assert!(!of_way(&down, &worse).unwrap().may_be_accepted());
+    }
+
+    #[test]
+    fn what_a_trial_found_counts_until_the_next_one_and_everything_else_is_looked_for_anew() {
+        let pair = Pair { from: name("a"), to: name("b") };
+        let trouble = Trouble { pair, way: Way::ALL[0].0, lost: Lost::Above(mtu(1500)) };
+        let found = [
+            Finding::NotReady(name("a")),
+            Finding::Underlay { trouble, size: mtu(9000) },
+            Finding::NoTrial { node: name("c"), why: "it is away".into() },
+        ];
+        let noted: Vec<Noted> = found
+            .iter()
+            .map(|one| Noted {
+                name: one.name(),
+                said: one.to_string(),
+                acceptable: one.may_be_accepted(),
+                by_trial: one.is_by_trial(),
+            })
+            .collect();
+        assert_eq!(still_noted(noted.clone(), true), []);
+        let left = still_noted(noted, false);
+        let names: Vec<String> = left.iter().map(Finding::name).collect();
+        assert_eq!(names, ["Underlay/a/b", "NoTrial/c"]);
+        let verdict = weigh(left, &names.iter().cloned().collect());
+        let said: Vec<String> = verdict.against.iter().map(ToString::to_string).collect();
+        let underlay = "packets of 9000 do not get through from a to b (hosts, IPv4: all above 1500)";
+        assert_eq!(said, [format!("{underlay}, found when the plan was made")]);
+        assert_eq!(verdict.unknown, [""; 0]);
     }
 
     #[test]

@@ -60,6 +60,7 @@ pub(crate) struct World {
     pub(crate) network: (u32, u32),
     /// The hosts' sizes: from, to.
     pub(crate) host: (u32, u32),
+    /// Whether whoever edits says that the change finishes by itself.
     pub(crate) unattended: bool,
     /// Nodes that are there from the beginning; the others may join.
     pub(crate) nodes: usize,
@@ -97,6 +98,7 @@ pub(crate) struct PoolObject {
 pub(crate) enum Write {
     Record { read: Record, new: Record },
     Spec { read: Asked, new: Asked },
+    Forget { read: Asked },
     Pool { read: PoolObject, new: PoolObject },
     Tell { node: usize, epoch: u64, if_waiting: bool },
 }
@@ -156,6 +158,8 @@ pub(crate) struct State {
     pub(crate) late_writes: u8,
     pub(crate) leavings: u8,
     pub(crate) spec: Asked,
+    /// What stands beside it: whether it finishes by itself.
+    pub(crate) unattended: bool,
     pub(crate) record: Record,
     pub(crate) pool: PoolObject,
     /// What each epoch renders, as objects of the API that are never changed.
@@ -267,6 +271,7 @@ impl Model for World {
             late_writes: self.late_writes,
             leavings: self.leavings,
             spec: Asked { mtu: Some(self.network.0), migration: None },
+            unattended: self.unattended,
             record,
             pool: PoolObject { target: 0, taken: [None; NODES] },
             renderings: vec![record.rendering()],
@@ -341,6 +346,7 @@ impl Model for World {
             Action::Edit(edit) => {
                 state.edits -= 1;
                 state.spec = self.asked(*edit);
+                state.unattended = self.unattended;
             }
             Action::Hear => state.heard = Some(objects(&state)),
             Action::Think(writes) => state.todo.clone_from(writes),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
+use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, SpecEdit};
 use netferry_core::mtu::probe::judge::Probes;
@@ -46,10 +47,10 @@ impl World {
             .enumerate()
             .filter_map(|(at, object)| Some((NAMES[at].clone(), World::facts_of(object.as_ref()?))))
             .collect();
-        let probes = Probes::default();
-        let mode = Mode { unattended: self.unattended, ..Mode::default() };
+        let (cards, probes) = (Cards::new(), Probes::default());
+        let mode = Mode { unattended: state.unattended, ..Mode::default() };
         let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-        let facts = Facts { cluster, asked: state.spec, mode, nodes: &nodes, probes: &probes };
+        let facts = Facts { cluster, asked: state.spec, mode, nodes: &nodes, cards: &cards, probes: &probes };
         let decision = (self.planner.decide)(&state.record, &facts);
         if decision.record != state.record {
             return vec![Write::Record { read: state.record, new: decision.record }];
@@ -66,6 +67,9 @@ impl World {
                 },
             };
             return vec![Write::Spec { read: state.spec, new }];
+        }
+        if decision.forget {
+            return vec![Write::Forget { read: state.spec }];
         }
         if state.pool.target != state.record.epoch {
             let new = PoolObject { target: state.record.epoch, ..state.pool };
@@ -119,6 +123,10 @@ impl World {
                 state.spec = new;
                 Ok(true)
             }
+            Write::Forget { read } if read == state.spec => {
+                state.unattended = false;
+                Ok(true)
+            }
             Write::Pool { read, new } if read == state.pool => {
                 state.pool = new;
                 Ok(true)
@@ -130,7 +138,9 @@ impl World {
                 }
                 Ok(true)
             }
-            Write::Record { .. } | Write::Spec { .. } | Write::Pool { .. } => Ok(false),
+            Write::Record { .. } | Write::Spec { .. } | Write::Forget { .. } | Write::Pool { .. } => {
+                Ok(false)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use netferry_core::mtu::admit::{Admit, NotYet};
-use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport, read};
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Fleet, Plugin, Transport, read};
 use netferry_core::mtu::file::HostFile;
 use netferry_core::mtu::plan::{self, NodeFacts};
 use netferry_core::mtu::record::{Change, Record, Stage};
@@ -97,7 +97,8 @@ fn back(change: &Change) -> [Asked; 2] {
 fn there_is_a_way_back(state: &State) -> Result<(), String> {
     let Some(change) = state.record.change else { return Ok(()) };
     let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-    let accepted = |asked: &Asked| read(&cluster, &state.record, &BTreeMap::new(), asked).is_ok();
+    let fleet = Fleet { hosts: &BTreeMap::new(), cards: &BTreeMap::new() };
+    let accepted = |asked: &Asked| read(&cluster, &state.record, fleet, asked).is_ok();
     if back(&change).iter().all(accepted) {
         Ok(())
     } else {

@@ -1,4 +1,5 @@
 use netferry_core::mtu::Mtu as Size;
+use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
 use netferry_core::mtu::probe::judge::Probes;
@@ -18,8 +19,12 @@ fn name(node: &str) -> NodeName {
 
 /// The lines of the page that begin so.
 fn lines(metrics: &Metrics, of: &str) -> Vec<String> {
-    let page = metrics.text(Timestamp::from_second(1000).unwrap());
+    let page = metrics.text(at(1000));
     page.lines().filter(|line| line.starts_with(of)).map(str::to_owned).collect()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
 }
 
 /// A change to this size asked of a cluster at 1400, as it is decided.
@@ -34,17 +39,17 @@ fn asked(to: u32) -> Decision {
         name("a"),
         NodeFacts { done: Some(0), observed: Some(observed), unclaimed: false },
     )]);
-    let probes = Probes::default();
+    let (cards, probes) = (Cards::new(), Probes::default());
     decide(
         &Record::settled(size(1400)),
-        &Facts { cluster, asked, mode: Mode::default(), nodes: &nodes, probes: &probes },
+        &Facts { cluster, asked, mode: Mode::default(), nodes: &nodes, cards: &cards, probes: &probes },
     )
 }
 
 #[test]
 fn a_refusal_is_counted_when_it_begins_and_not_while_it_lasts() {
     let (metrics, record) = (Metrics::default(), Record::settled(size(1400)));
-    let see = |decision: &Decision| metrics.mtu(&record, decision, &BTreeMap::new(), None);
+    let see = |decision: &Decision| metrics.mtu(&record, decision, &BTreeMap::new(), None, at(0));
     let (refused, otherwise, fine) = (asked(9), asked(10), asked(8900));
     assert!(!refused.refusals.is_empty() && fine.refusals.is_empty());
     let reason = refused.refusals[0].reason();
@@ -65,21 +70,20 @@ fn nodes_are_counted_by_what_their_pods_run_at() {
     let (network, host) = (ends(1400, 8900), ends(1500, 9000));
     let change = Change { network, host, stage: Stage::Spreading { finish: false }, back: false };
     let record = Record::settled(size(1400)).with(Some(change));
-    let at = |network: Option<Envelope>| {
+    let runs = |network: Option<Envelope>| {
         let observed = Observed { epoch: 1, network, host: Envelope::settled(size(9000)) };
         NodeFacts { done: None, observed: Some(observed), unclaimed: false }
     };
-    let settled = |bytes| at(Some(Envelope::settled(size(bytes))));
+    let settled = |bytes| runs(Some(Envelope::settled(size(bytes))));
     let nodes = BTreeMap::from([
         (name("a"), settled(1400)),
-        (name("b"), at(Some(Envelope::spanning(size(1400), size(8900))))),
+        (name("b"), runs(Some(Envelope::spanning(size(1400), size(8900))))),
         (name("c"), settled(8900)),
         (name("d"), settled(1300)),
-        (name("e"), at(None)),
+        (name("e"), runs(None)),
         (name("f"), NodeFacts::default()),
     ]);
-    let since = Timestamp::from_second(940).unwrap();
-    metrics.mtu(&record, &asked(8900), &nodes, Some(since));
+    metrics.mtu(&record, &asked(8900), &nodes, Some(at(940)), at(1000));
     let counts = [("both", 1), ("new", 1), ("old", 1), ("other", 1), ("unknown", 2)];
     let shall = counts.map(|(runs, count)| format!("netferry_mtu_nodes{{runs=\"{runs}\"}} {count}"));
     assert_eq!(lines(&metrics, "netferry_mtu_nodes"), shall);
@@ -87,6 +91,26 @@ fn nodes_are_counted_by_what_their_pods_run_at() {
     let phases = lines(&metrics, "netferry_mtu_phase{");
     assert_eq!(phases.len(), PHASES.len());
     assert_eq!(phases.iter().filter(|line| line.ends_with(" 1")).count(), 1, "{phases:?}");
+}
+
+#[test]
+fn a_phase_that_nodes_end_by_arriving_has_a_time_of_its_own() {
+    let (metrics, record) = (Metrics::default(), Record::settled(size(1400)));
+    let see = |phase, since, now| {
+        let decision = Decision { phase, ..asked(8900) };
+        metrics.mtu(&record, &decision, &BTreeMap::new(), Some(at(since)), at(now));
+    };
+    let lasted = |seconds| vec![format!("netferry_mtu_phase_seconds {seconds}")];
+    see(Phase::One, 100, 100);
+    see(Phase::One, 100, 700);
+    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(900));
+    see(Phase::AwaitingFinish, 100, 800);
+    see(Phase::AwaitingFinish, 100, 990);
+    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(200));
+    // Who leads next knows the record only.
+    metrics.leading(false);
+    see(Phase::AwaitingFinish, 100, 995);
+    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(900));
 }
 
 fn pool(name: &str) -> Told {
@@ -125,7 +149,7 @@ fn who_no_longer_leads_says_nothing_of_the_cluster_and_keeps_its_counts() {
     metrics.leading(true);
     metrics.round();
     metrics.failed();
-    metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None);
+    metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None, at(0));
     metrics.pool("worker", &status::<Node>(&pool("worker"), &[], Hindered::default()), std::iter::empty());
     metrics.drains(&BTreeMap::from([(name("a"), "a pod is ending".to_owned())]));
     assert_eq!(lines(&metrics, "netferry_drain_blocked"), ["netferry_drain_blocked{node=\"a\"} 1"]);

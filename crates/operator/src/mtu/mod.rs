@@ -19,6 +19,7 @@ use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::Mtu;
+use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
 use netferry_core::mtu::probe::judge::Probes;
@@ -74,13 +75,22 @@ impl Outcome {
     }
 }
 
+/// What nodes say.
+pub(crate) struct Seen<'a> {
+    /// Of what they run.
+    pub(crate) nodes: &'a BTreeMap<NodeName, NodeFacts>,
+    /// Of their cards.
+    pub(crate) cards: &'a Cards,
+    /// Of the ways between them.
+    pub(crate) probes: &'a Probes,
+}
+
 /// Decides, for a network that is deployed for so many nodes.
 pub(crate) fn think(
     record: &Record,
     network: &OperatorNetwork,
     deployed: topology::Mode,
-    nodes: &BTreeMap<NodeName, NodeFacts>,
-    probes: &Probes,
+    seen: &Seen<'_>,
 ) -> Option<Outcome> {
     let cluster = translate::cluster(&network.spec, deployed)?;
     let mut problems = BTreeSet::new();
@@ -92,7 +102,8 @@ pub(crate) fn think(
         }
     };
     let asked = translate::asked(&network.spec);
-    let decision = decide(record, &Facts { cluster, asked, mode, nodes, probes });
+    let Seen { nodes, cards, probes } = *seen;
+    let decision = decide(record, &Facts { cluster, asked, mode, nodes, cards, probes });
     let mut conditions: Vec<Wanted> = decision.conditions.iter().map(wanted).collect();
     let held_condition =
         conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());

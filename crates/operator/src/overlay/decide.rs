@@ -8,6 +8,7 @@ use netferry_api::overlay::annotations::HostCidrs;
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
 use netferry_core::mtu::Mtu;
+use netferry_core::mtu::check::ChangeRefusal;
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
 use netferry_core::overlay::allocate::{Applicant, allocate_in, check};
@@ -16,7 +17,7 @@ use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
 use netferry_translate::{applicant, assignment, networks};
 
-use super::fixed::cannot_follow;
+use super::fixed::{Runs, cannot_follow};
 use super::problem::{About, Problem, of_finding};
 
 /// The smallest MTU IPv6 allows (RFC 8200).
@@ -30,6 +31,8 @@ pub(crate) struct World<'a> {
     pub(crate) annotations: Option<&'a BTreeMap<String, String>>,
     /// What is published.
     pub(crate) config: Option<&'a ConfigNetwork>,
+    /// Whether a change of MTU is under way, in phase two as well, of which nothing is published.
+    pub(crate) under_way: bool,
     /// The nodes.
     pub(crate) nodes: &'a [ObjectMeta],
     /// Nodes without an address of their own.
@@ -92,7 +95,7 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
         repaired: false,
     }));
     let status = world.config.and_then(|config| config.status.as_ref());
-    let Some(networks) = settle_networks(world.spec, status, &applicants, &mut problems) else {
+    let Some(networks) = settle_networks(world, status, &applicants, &mut problems) else {
         return Decision { problems, ..Decision::default() };
     };
     let Some(mode) = settle_mode(world, status, &applicants, &mut problems) else {
@@ -211,14 +214,14 @@ fn refused(reason: Reason, message: String) -> Problem {
 
 /// The ranges to allocate from: those asked for, or those deployed where the others cannot be.
 fn settle_networks(
-    spec: &OperatorNetworkSpec,
+    world: &World<'_>,
     status: Option<&ConfigNetworkStatus>,
     nodes: &[Applicant],
     problems: &mut Vec<Problem>,
 ) -> Option<Networks> {
+    let spec = world.spec;
     let published = status.filter(|status| !status.cluster_network.is_empty());
     let deployed = published.map(|status| networks::deployed(status, spec));
-    let changing = published.is_some_and(|status| status.migration.is_some());
     let wanted = match networks::wanted(spec) {
         Ok(wanted) => wanted,
         Err(refusals) => {
@@ -230,10 +233,15 @@ fn settle_networks(
     match deployed {
         None => Some(wanted),
         Some(Ok(deployed)) => {
-            let fixed = published.map(|status| cannot_follow(spec, status, &deployed, &wanted));
-            let fixed = fixed.unwrap_or_default();
+            let runs = Runs {
+                migration: published.and_then(|status| status.migration.as_ref()),
+                under_way: world.under_way,
+                somebody: is_running(nodes),
+                networks: &deployed,
+            };
+            let fixed = cannot_follow(spec, &runs, &wanted);
             problems.extend(fixed.iter().map(|one| refused(Reason::InvalidOperatorConfig, one.to_string())));
-            if changing {
+            if runs.is_changing() || fixed.iter().any(ChangeRefusal::is_of_ranges) {
                 return Some(deployed);
             }
             let lost = uproots(&deployed, &wanted, nodes);

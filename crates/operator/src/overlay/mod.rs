@@ -50,11 +50,12 @@ impl Default for Settings {
 }
 
 /// Runs the controller for as long as this process leads.
-pub async fn control(client: Client, leadership: Leadership, settings: Settings) {
+pub async fn control(client: Client, leadership: Leadership, namespace: String, settings: Settings) {
     let mut overlay = Overlay {
         events: Events::new(&client, &leadership),
         client: client.clone(),
         leadership,
+        namespace,
         settings,
         began: Instant::now(),
         risen: false,
@@ -91,6 +92,8 @@ pub async fn control(client: Client, leadership: Leadership, settings: Settings)
 struct Overlay {
     client: Client,
     leadership: Leadership,
+    /// Where what is applied is kept.
+    namespace: String,
     settings: Settings,
     events: Events,
     /// When this leadership began.

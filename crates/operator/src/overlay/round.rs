@@ -10,14 +10,15 @@ use kube::{Api, Client};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::LeaderTerm;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
+use netferry_translate::served::{Served, as_it_runs, served};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::act::Wrote;
 use super::decide::{Decision, World, decide};
 use super::{Overlay, log_round};
+use crate::mtu::{self, Applied};
 use crate::round::{RoundError, read};
-use crate::served::{Served, served};
 
 /// How long a node that cannot be marked is waited for: longer than a request is on its way.
 const FENCING: Duration = Duration::from_secs(60);
@@ -33,16 +34,26 @@ impl Overlay {
         let api = Api::<OperatorNetwork>::all(self.client.clone());
         // A server that does not know the kind yet answers as if the object were not there.
         let network = read("the operator's Network", api.get_opt(SINGLETON)).await?;
-        let Some(network) = network.filter(|network| served(&network.spec) == Served::ByUs) else {
+        let Some(network) = network else {
             debug!("there is no network to run");
             return Ok(None);
         };
         let api = Api::<ConfigNetwork>::all(self.client.clone());
         let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
+        if served(&as_it_runs(network.clone(), config.as_ref()).spec) != Served::ByUs {
+            debug!("the network is not ours to run");
+            return Ok(None);
+        }
+        let under_way = match mtu::applied(&self.client, &self.namespace).await? {
+            Applied::Is { record, .. } => record.change.is_some(),
+            // Nodes may be in the middle of one that nobody can read.
+            Applied::Unreadable(_) => true,
+            Applied::Nothing => false,
+        };
         let look = |nodes: &[ObjectMeta]| {
             let annotations = network.metadata.annotations.as_ref();
             let (spec, config) = (&network.spec, config.as_ref());
-            decide(&World { spec, annotations, config, nodes, without_address })
+            decide(&World { spec, annotations, config, under_way, nodes, without_address })
         };
 
         let mut nodes = self.nodes().await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::{Api, Resource};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
-use netferry_core::mtu::check::unserved;
+use netferry_core::mtu::check::{Fleet, unserved};
 use netferry_core::mtu::plan::hosts;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::status::refused;
@@ -45,7 +45,10 @@ impl Rollout {
         };
         let world = self.look(news).await?;
         let asked = translate::asked(&network.spec);
-        let refusals = unserved(&cluster, record.as_ref(), &hosts(&world.facts()), &asked);
+        let (hosts, cards) = (hosts(&world.facts()), world.cards());
+        let fleet = Fleet { hosts: &hosts, cards: &cards };
+        let refusals = unserved(&cluster, record.as_ref(), fleet, &asked);
+        self.metrics.refused(&refusals);
         let mut said = network.status.iter().flat_map(|status| &status.conditions);
         if !refusals.is_empty() || said.any(|one| one.type_ == MtuConditionType::Refused.as_str()) {
             self.conditions(network, &[mtu::wanted(&refused(&refusals))]).await?;

@@ -37,6 +37,13 @@ impl Rollout {
         self.patch(network, Part::Spec, spec, "the operator's Network").await
     }
 
+    /// Takes away what was said of how far the change that ends goes by itself.
+    pub(super) async fn forget(&self, network: &OperatorNetwork) -> Result<(), RoundError> {
+        info!("forgetting how far the change goes by itself: it has ended");
+        let none = translate::forgotten_mode();
+        self.patch(network, Part::Annotations, none, "the annotations of the operator's Network").await
+    }
+
     /// Publishes where the cluster is going.
     pub(super) async fn publish(
         &self,
@@ -74,9 +81,14 @@ impl Rollout {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let api = Api::<K>::all(self.client.clone());
-        let seen = json!({ "resourceVersion": seen.resource_version() });
+        let mut seen = json!({ "resourceVersion": seen.resource_version() });
         let params = report::written_by_us();
         let written = match part {
+            Part::Annotations => {
+                seen["annotations"] = value;
+                let patch = Patch::Merge(json!({ "metadata": seen }));
+                self.leadership.act(api.patch(SINGLETON, &params, &patch)).await
+            }
             Part::Spec => {
                 let patch = Patch::Merge(json!({ "metadata": seen, "spec": value }));
                 self.leadership.act(api.patch(SINGLETON, &params, &patch)).await
@@ -93,6 +105,7 @@ impl Rollout {
 /// A part of an object that is written apart from the others.
 #[derive(Clone, Copy)]
 enum Part {
+    Annotations,
     Spec,
     Status,
 }

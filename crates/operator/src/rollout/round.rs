@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::{Api, Resource};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::record::Record;
 use netferry_translate::networks;
+use netferry_translate::served::{Served, as_it_runs, served};
 use tracing::{debug, info};
 
 use super::Rollout;
 use super::watch::News;
 use super::world::World;
-use crate::mtu::{self, Applied, First};
+use crate::mtu::{self, Applied, First, Seen};
 use crate::report::Told;
 use crate::round::{RoundError, read};
-use crate::served::{Served, served};
 
 /// Soon: something was written, and what follows from it is decided from what the API says then.
 const SOON: Duration = Duration::from_millis(20);
@@ -28,6 +29,9 @@ impl Rollout {
             debug!("there is no network to run");
             return Ok(None);
         };
+        let api = Api::<ConfigNetwork>::all(self.client.clone());
+        let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
+        let network = as_it_runs(network, config.as_ref());
         match served(&network.spec) {
             Served::ByUs => {}
             Served::NotNow => return self.let_be(news).await,
@@ -38,8 +42,6 @@ impl Rollout {
         // Nodes may be old news. One that is not among them joined later than those among them said what they say, and
         // so reads a record at least as new as the one they are done with.
         let applied = mtu::applied(&self.client, &self.namespace).await?;
-        let api = Api::<ConfigNetwork>::all(self.client.clone());
-        let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
         let mut world = self.look(news).await?;
         let running = world.nodes.iter().any(|seen| seen.traits.runs);
         let found = match applied {
@@ -64,13 +66,14 @@ impl Rollout {
                     return Ok(Some(SOON));
                 }
             }
-            let facts = world.facts();
+            let (facts, cards) = (world.facts(), world.cards());
             let probes = world.probes(&record);
+            let seen = Seen { nodes: &facts, cards: &cards, probes: &probes };
             let deployed = networks::deployed_mode(config.as_ref());
-            let Some(outcome) = mtu::think(&record, &network, deployed, &facts, &probes) else {
+            let Some(outcome) = mtu::think(&record, &network, deployed, &seen) else {
                 return Ok(None);
             };
-            self.metrics.mtu(&record, &outcome.decision, &facts, since);
+            self.metrics.mtu(&record, &outcome.decision, &facts, since, Timestamp::now());
             if outcome.decision.record != record {
                 self.store(&network, version.as_deref(), &outcome.decision.record).await?;
                 for event in &outcome.decision.events {
@@ -87,6 +90,10 @@ impl Rollout {
                 if let Some(told) = outcome.lost(&network) {
                     self.events.send(&told).await;
                 }
+                return Ok(Some(SOON));
+            }
+            if outcome.decision.forget {
+                self.forget(&network).await?;
                 return Ok(Some(SOON));
             }
             world.told.extend(outcome.told(&network));

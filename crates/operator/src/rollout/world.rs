@@ -8,6 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
@@ -94,6 +95,12 @@ impl World {
             (node.name.clone(), NodeFacts { unclaimed, ..facts })
         };
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
+    }
+
+    /// What nodes' cards take.
+    pub(super) fn cards(&self) -> Cards {
+        let nodes = self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
+        nodes.map(|seen| (seen.machine.node.name.clone(), seen.traits.cards.clone())).collect()
     }
 
     fn only_pools(&self) -> Vec<Pool> {

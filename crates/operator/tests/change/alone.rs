@@ -15,8 +15,13 @@ async fn one_node(seed: u64) -> (Site, crate::support::Operator) {
     let mut site = Site::new(1, Chance::new(seed)).await;
     let operator = site.cluster.operator("one");
     site.populate(1, 1).await;
-    site.annotate(MtuUnattended::KEY, Some("true")).await;
     (site, operator)
+}
+
+/// Asks for a change that finishes by itself.
+async fn ask(site: &Site, from: u32, to: u32, machine: u32) {
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(from, to, machine).await;
 }
 
 async fn arrives_at(site: &Site, size: u32) {
@@ -39,7 +44,7 @@ async fn the_only_node_of_a_cluster_changes_its_mtu_without_being_drained() {
     let pods = Api::<Pod>::namespaced(site.cluster.client.clone(), "default");
     let pod = serde_json::from_value(pod).expect("a pod");
     let made = pods.create(&PostParams::default(), &pod).await.expect("a pod");
-    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    ask(&site, PODS.0, PODS.1, HOSTS.1).await;
     arrives_at(&site, PODS.1).await;
     let pod = pods.get("operator").await.expect("the pod");
     assert_eq!((pod.uid(), pod.metadata.deletion_timestamp), (made.uid(), None), "it was evicted");
@@ -49,7 +54,7 @@ async fn the_only_node_of_a_cluster_changes_its_mtu_without_being_drained() {
 #[tokio::test(start_paused = true)]
 async fn an_only_node_that_already_waits_to_be_drained_is_told_that_it_is_alone() {
     let (site, _operator) = one_node(42).await;
-    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    ask(&site, PODS.0, PODS.1, HOSTS.1).await;
     arrives_at(&site, PODS.1).await;
     // As an operator that says nothing of it leaves a node.
     site.cluster.scribble("n000", ControlPlaneTopology::KEY, json!(null)).await;
@@ -62,9 +67,9 @@ async fn an_only_node_that_already_waits_to_be_drained_is_told_that_it_is_alone(
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_no_longer_alone_is_drained_like_any_other() {
     let (mut site, _operator) = one_node(43).await;
-    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    ask(&site, PODS.0, PODS.1, HOSTS.1).await;
     arrives_at(&site, PODS.1).await;
-    site.ask_change(PODS.1, PODS.0, HOSTS.0).await;
+    ask(&site, PODS.1, PODS.0, HOSTS.0).await;
     arrives_at(&site, PODS.0).await;
     site.join("n001", false).await;
     site.until("the first is told", async |site| {
@@ -72,7 +77,7 @@ async fn a_node_that_is_no_longer_alone_is_drained_like_any_other() {
     })
     .await;
     arrives_at(&site, PODS.0).await;
-    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    ask(&site, PODS.0, PODS.1, HOSTS.1).await;
     arrives_at(&site, PODS.1).await;
     for node in ["n000", "n001"] {
         let said = site.cluster.annotations(node).await;

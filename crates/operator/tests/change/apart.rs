@@ -1,11 +1,14 @@
 //! What becomes of a change when the network is no longer ours to run, and what is said where it never was.
 
 use kube::ResourceExt;
-use kube::api::ListParams;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuUnattended;
 use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_api::overlay::ConfigNetwork;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::chance::Chance;
 use crate::support::site::{HOSTS, PODS, Site};
@@ -59,22 +62,42 @@ async fn a_network_that_is_let_be_in_the_middle_of_a_change_keeps_no_node_away_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_plugin_named_in_the_middle_of_a_change_is_refused_and_it_goes_on_when_that_is_taken_back() {
+async fn another_plugin_named_in_the_middle_of_a_change_is_refused_and_the_change_goes_on() {
     let (site, _operator) = changing(32).await;
-    let plugin = |name: &str| json!({ "spec": { "defaultNetwork": { "type": name } } });
-    site.edit(plugin("OpenShiftSDN")).await;
-    let (reason, message) = site.cluster.until_condition(REFUSED, "True").await;
-    assert_eq!(reason, "PluginNotServed", "{message}");
-    stands_still(&site).await;
-    site.edit(plugin("OVNKubernetes")).await;
+    site.edit(json!({ "spec": { "defaultNetwork": { "type": "OpenShiftSDN" } } })).await;
+    let (reason, message) = site.cluster.until_condition("Degraded", "True").await;
+    assert_eq!(reason, "InvalidOperatorConfig", "{message}");
+    assert!(message.contains("spec.defaultNetwork.type cannot become \"OpenShiftSDN\""), "{message}");
     arrives(&site).await;
+}
+
+/// What an operator says that it measures.
+async fn measured(at: std::net::SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect(at).await.ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.ok()?;
+    Some(page)
+}
+
+/// What is published is the network of the older plugin, as where it was there before us.
+async fn of_the_older_plugin(site: &Site) {
+    site.edit(json!({ "spec": { "defaultNetwork": { "type": "OpenShiftSDN" } } })).await;
+    let api = Api::<ConfigNetwork>::all(site.cluster.client.clone());
+    let published = Patch::Merge(json!({ "status": { "networkType": "OpenShiftSDN" } }));
+    api.patch_status("cluster", &PatchParams::default(), &published).await.expect("a status");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_of_the_older_plugin_s_mtu_is_checked_by_its_numbers_and_answered() {
     let mut site = Site::new(1, Chance::new(33)).await;
-    let _operator = site.cluster.operator("one");
+    let listen =
+        TcpListener::bind("127.0.0.1:0").await.and_then(|free| free.local_addr()).expect("an address");
+    let operator = site.cluster.operator("one");
     site.populate(3, 1).await;
+    operator.stop().await;
+    of_the_older_plugin(&site).await;
+    let _operator = site.cluster.operator_at("two", listen);
     let asked = |to: u32| {
         let mtu = json!({ "network": { "from": PODS.0, "to": to }, "machine": { "to": HOSTS.0 } });
         json!({ "spec": { "defaultNetwork": { "type": "OpenShiftSDN" }, "migration": { "mtu": mtu } } })
@@ -91,6 +114,9 @@ async fn what_is_asked_of_the_older_plugin_s_mtu_is_checked_by_its_numbers_and_a
     .await;
     let told = site.cluster.events("Network", "cluster").await;
     assert!(told.iter().any(|(reason, _)| reason == "PluginNotServed"), "{told:#?}");
+    let page = site.until("an answer", async |_| measured(listen).await).await;
+    assert!(page.contains("\nnetferry_mtu_refusals_total{reason=\"MachineTooSmall\"} 1\n"), "{page}");
+    assert!(page.contains("\nnetferry_mtu_refusals_total{reason=\"PluginNotServed\"} "), "{page}");
     assert_eq!(site.record().await, None, "nothing is applied");
     site.edit(json!({ "spec": { "migration": null } })).await;
     site.cluster.until_condition(REFUSED, "False").await;

@@ -5,7 +5,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::{MtuPaused, MtuUnattended};
+use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::record::{Change, Stage};
@@ -38,6 +38,28 @@ async fn a_forgotten_second_step_is_reported_and_made_it_finishes() {
     assert!(message.contains("remove spec.migration and set mtu to 8900"), "{message}");
     site.finish(PODS.1).await;
     settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_of_a_change_does_not_outlive_it() {
+    let (site, _operator) = site(11).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.annotate(MtuOnLoss::KEY, Some("pause")).await;
+    // Said before it is asked for, it waits for it.
+    pass(600).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    settled_at(&site, PODS.1).await;
+    assert_eq!(site.said_of_the_change().await, [""; 0]);
+    site.ask_change(PODS.1, PODS.0, HOSTS.0).await;
+    site.held("AwaitingFinish").await;
+    pass(1200).await;
+    let stage = site.record().await.and_then(|record| record.change).map(|change| change.stage);
+    assert_eq!(stage, Some(Stage::Spreading { finish: false }), "phase two has begun unasked");
+    // Taken back, too.
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.1, PODS.1, HOSTS.1).await;
+    settled_at(&site, PODS.1).await;
+    assert_eq!(site.said_of_the_change().await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

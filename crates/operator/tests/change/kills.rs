@@ -201,9 +201,11 @@ async fn go((way, fault): (Way, Option<(Fault, usize)>)) -> Count {
     };
     let over = part.is_some() && site.fleet.truth.with(|seen| seen.steps.over());
     assert!(fault.is_none() || begun.get() || over, "{way:?}, {fault:?}: it never came to that step");
+    assert_eq!(site.said_of_the_change().await, [""; 0], "what was said of it outlives it");
     if part.is_some() {
         // What was left behind on the way must not be taken for something on the next one.
         let (to, host) = if end == PODS.0 { (PODS.1, HOSTS.1) } else { (PODS.0, HOSTS.0) };
+        site.annotate(MtuUnattended::KEY, Some("true")).await;
         site.ask_change(end, to, host).await;
         arrive(&site, to).await;
     }

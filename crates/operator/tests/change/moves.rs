@@ -26,10 +26,10 @@ async fn nodes_that_join_in_either_phase_up_and_down_arrive_with_the_others() {
     let mut site = Site::new(1, Chance::new(11)).await;
     let _operator = site.cluster.operator("one");
     site.populate(4, 1).await;
-    site.annotate(MtuUnattended::KEY, Some("true")).await;
     for (way, (pods, hosts)) in
         [(PODS, HOSTS), ((PODS.1, PODS.0), (HOSTS.1, HOSTS.0))].into_iter().enumerate()
     {
+        site.annotate(MtuUnattended::KEY, Some("true")).await;
         site.ask_change(pods.0, pods.1, hosts.1).await;
         in_the_middle_of(&site, |stage| matches!(stage, Stage::Spreading { .. })).await;
         site.join(&format!("one{way}"), false).await;

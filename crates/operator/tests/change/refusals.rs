@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::MtuPaused;
+use netferry_api::mtu::NicRange;
+use netferry_api::mtu::annotations::{MtuPaused, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_core::mtu::record::Stage;
 use serde_json::{Value, json};
 
 use crate::support::chance::Chance;
@@ -22,8 +24,8 @@ fn plugin(mtu: u32) -> Value {
     json!({ "migration": null, "defaultNetwork": { "ovnKubernetesConfig": { "mtu": mtu } } })
 }
 
-/// All there is, but what the edit itself wrote and what a refusal may write: its condition, and where the plugin's own
-/// field was edited the one that tells of fields that cannot be.
+/// All there is, but what the edit itself wrote and what a refusal may write: its condition, and where the plugin or ranges
+/// were edited the one that tells of fields that cannot be.
 async fn untouched(site: &Site, edited: &Value) -> BTreeMap<String, Value> {
     let mut all = site.everything().await;
     let network = all.get_mut("Network cluster").expect("the operator's Network");
@@ -38,8 +40,8 @@ async fn untouched(site: &Site, edited: &Value) -> BTreeMap<String, Value> {
     ] {
         network[part].as_object_mut().expect("an object").remove(counts);
     }
-    let plugin = edited.get("defaultNetwork").is_some();
-    let its_own = |kind: &Value| kind == MtuConditionType::Refused.as_str() || (plugin && kind == "Degraded");
+    let fields = ["defaultNetwork", "clusterNetwork"].iter().any(|field| edited.get(field).is_some());
+    let its_own = |kind: &Value| kind == MtuConditionType::Refused.as_str() || (fields && kind == "Degraded");
     let conditions = network["status"]["conditions"].as_array_mut().expect("conditions");
     conditions.retain(|condition| !its_own(&condition["type"]));
     all
@@ -70,6 +72,7 @@ async fn is_refused(site: &Site, Row(spec, reason, part): Row, undo: &Value) {
 async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
     let mut site = Site::new(1, Chance::new(1)).await;
     let _operator = site.cluster.operator("one");
+    site.fleet.truth.with(|seen| seen.cards = Some(NicRange { min: 68, max: 9100 }));
     site.populate(3, 1).await;
     // Until the machines have said all they have to say.
     pass(120).await;
@@ -83,6 +86,7 @@ async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
         Row(migration(Some(1400), 1500, hosts.clone()), "MachineTooSmall", "1600"),
         Row(migration(Some(1400), 1300, json!({ "from": 1400, "to": 1600 })), "HostElsewhere", "n000 at 1500"),
         Row(migration(Some(1400), 1300, json!({ "from": 9000, "to": 1500 })), "HostsNotAtFrom", "machine.from is 9000, but every host that has reported runs at 1500"),
+        Row(migration(Some(1400), 9001, json!({ "to": 9101 })), "CardTooSmall", "carry 9101, and card eth0 of node n000 takes at most 9100"),
         Row(plugin(8900), "WithoutMigration", "8900"),
     ];
     let said = async || {
@@ -101,6 +105,7 @@ async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
 async fn a_refused_edit_leaves_a_change_that_is_under_way_as_it_is() {
     let mut site = Site::new(1, Chance::new(2)).await;
     let _operator = site.cluster.operator("one");
+    site.fleet.truth.with(|seen| seen.cards = Some(NicRange { min: 68, max: 9100 }));
     site.populate(3, 1).await;
     // Nothing moves meanwhile that could be taken for a consequence.
     site.annotate(MtuPaused::KEY, Some("true")).await;
@@ -112,6 +117,7 @@ async fn a_refused_edit_leaves_a_change_that_is_under_way_as_it_is() {
     let rows = [
         Row(migration(Some(1300), 8900, json!({ "to": 9000 })), "FromIsNotApplied", "network.from is 1300"),
         Row(migration(Some(1400), 8900, json!({ "to": 8999 })), "MachineTooSmall", "9000"),
+        Row(migration(Some(1400), 9001, json!({ "to": 9101 })), "CardTooSmall", "n001"),
         Row(migration(Some(8900), 2000, json!({ "to": 9000 })), "ChangeRunning", "1400"),
         Row(plugin(PODS.0), "MigrationRemoved", "1400"),
         Row(plugin(2000), "MigrationRemoved", "2000"),
@@ -119,4 +125,68 @@ async fn a_refused_edit_leaves_a_change_that_is_under_way_as_it_is() {
     for row in rows {
         is_refused(&site, row, &running).await;
     }
+}
+
+/// An edit beside the MTU that is refused, and what is said of it.
+async fn is_not_followed(site: &Site, spec: Value, says: &str, undo: &Value) {
+    let before = untouched(site, &spec).await;
+    site.edit(json!({ "spec": spec })).await;
+    let (reason, message) = site.cluster.until_condition("Degraded", "True").await;
+    assert_eq!((reason.as_str(), message.as_str()), ("InvalidOperatorConfig", says));
+    pass(120).await;
+    let after = untouched(site, &spec).await;
+    for name in before.keys().chain(after.keys()) {
+        assert_eq!(before.get(name), after.get(name), "{spec}: {name}");
+    }
+    // What comes again soon is counted with what was told before it.
+    let events = site.cluster.events("Network", "cluster").await;
+    assert!(events.iter().any(|(told, _)| *told == reason), "{spec}: {events:#?}");
+    site.edit(json!({ "spec": undo })).await;
+    site.cluster.until_condition("Degraded", "False").await;
+    site.fleet.lawful();
+}
+
+fn ranges(cidr: &str, prefix: u32) -> Value {
+    json!({ "clusterNetwork": [{ "cidr": cidr, "hostPrefix": prefix }] })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_and_ranges_that_may_not_be_edited_so_stay_as_they_are() {
+    let mut site = Site::new(1, Chance::new(3)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    pass(120).await;
+    let named = |name: &str| json!({ "defaultNetwork": { "type": name } });
+    for other in ["OpenShiftSDN", "Calico"] {
+        let says = format!("spec.defaultNetwork.type cannot become {other:?} without spec.migration");
+        is_not_followed(&site, named(other), &says, &named("OVNKubernetes")).await;
+    }
+    let says = "spec.clusterNetwork 10.128.0.0/12 (/23 per node) cannot become 10.128.0.0/12 (/24 per node): hostPrefix \
+                must stay";
+    is_not_followed(&site, ranges("10.128.0.0/12", 24), says, &ranges("10.128.0.0/12", 23)).await;
+    // The cluster goes on as it was: whoever comes is placed.
+    site.edit(json!({ "spec": named("Calico") })).await;
+    site.join("late", false).await;
+    site.until("the newcomer serves", async |site| site.serve(PODS.0).ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_stay_in_phase_two_as_well() {
+    let mut site = Site::new(1, Chance::new(4)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("phase two", async |site| {
+        (site.record().await?.change?.stage == Stage::Settling).then_some(())
+    })
+    .await;
+    // Nothing moves meanwhile that could be taken for a consequence.
+    site.annotate(MtuPaused::KEY, Some("true")).await;
+    pass(300).await;
+    let says = "spec.clusterNetwork cannot be changed while a change is under way";
+    is_not_followed(&site, ranges("10.128.0.0/11", 23), says, &ranges("10.128.0.0/12", 23)).await;
+    site.annotate(MtuPaused::KEY, None).await;
+    site.until("all is at the new size", async |site| site.settled().await.ok().filter(|at| *at == PODS.1))
+        .await;
 }

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, RouteMtu};
+use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, NicRange, RouteMtu};
 use netferry_api::overlay::ConfigNetwork;
 use netferry_api::rollout::MachineConfig;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
@@ -53,6 +53,8 @@ pub(crate) struct Seen {
     pub(crate) known: BTreeMap<String, (String, Option<u64>)>,
     /// A way from one machine to another that is too narrow.
     pub(crate) narrow: Option<(String, String, Mtu)>,
+    /// What cards of machines take, where they say it.
+    pub(crate) cards: Option<NicRange>,
     /// What somebody sees to that hosts come up with at least.
     pub(crate) raised: Option<Mtu>,
     /// Machines that do not come up, once they are off.
@@ -496,7 +498,8 @@ impl Machine {
             }
             Admit::Serve(network) => {
                 let booted = Booted { network: Some(network), ..run.booted };
-                let says = json!({ MtuWaits::KEY: null, MtuObserved::KEY: observed(&booted).to_string() });
+                let seen = self.observed(&booted).to_string();
+                let says = json!({ MtuWaits::KEY: null, MtuObserved::KEY: seen });
                 // In one write, and only if nothing was told meanwhile.
                 if !self.annotate(says, node.resource_version()).await {
                     return true;
@@ -515,7 +518,7 @@ impl Machine {
     /// Says what it runs, if that was not said.
     async fn observe(&mut self, node: &Node) -> bool {
         let Some(run) = &self.run else { return false };
-        let text = observed(&run.booted).to_string();
+        let text = self.observed(&run.booted).to_string();
         if node.annotations().get(MtuObserved::KEY) != Some(&text) {
             return self.annotate(json!({ MtuObserved::KEY: text }), None).await;
         }
@@ -528,6 +531,24 @@ impl Machine {
             node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let ready = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
         !ready && self.ready("True").await
+    }
+
+    fn observed(&self, booted: &Booted) -> MtuObserved {
+        let uplink = InterfaceMtu {
+            name: "eth0".into(),
+            role: InterfaceRole::Uplink,
+            mtu: booted.host.carries().bytes(),
+            nic: self.truth.with(|seen| seen.cards),
+        };
+        let route = RouteMtu {
+            to: "0.0.0.0/0".parse().expect("it is a network"),
+            interface: "eth0".into(),
+            mtu: booted.host.pin().map(Mtu::bytes),
+        };
+        let cni = booted.network.map(applied::printed_envelope);
+        MtuObserved::new(vec![uplink], vec![route], cni)
+            .expect("it does not contradict itself")
+            .at_epoch(booted.epoch)
     }
 
     /// What trying the ways to other machines comes to.
@@ -551,24 +572,6 @@ impl Machine {
 
 fn node_name(name: &str) -> NodeName {
     NodeName::new(name).expect("a machine's name is a node's")
-}
-
-fn observed(booted: &Booted) -> MtuObserved {
-    let uplink = InterfaceMtu {
-        name: "eth0".into(),
-        role: InterfaceRole::Uplink,
-        mtu: booted.host.carries().bytes(),
-        nic: None,
-    };
-    let route = RouteMtu {
-        to: "0.0.0.0/0".parse().expect("it is a network"),
-        interface: "eth0".into(),
-        mtu: booted.host.pin().map(Mtu::bytes),
-    };
-    let cni = booted.network.map(applied::printed_envelope);
-    MtuObserved::new(vec![uplink], vec![route], cni)
-        .expect("it does not contradict itself")
-        .at_epoch(booted.epoch)
 }
 
 fn file_of(config: &Rendered) -> Option<HostFile> {

@@ -13,6 +13,7 @@ pub(crate) mod site;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -202,7 +203,14 @@ impl Cluster {
 
     /// An operator with a line of its own to the server.
     pub(crate) fn operator(&self, name: &str) -> Operator {
-        Operator::start(&self.server, name, self.timing, netferry_operator::overlay::Settings::default())
+        let overlay = netferry_operator::overlay::Settings::default();
+        Operator::start(&self.server, name, self.timing, overlay, None)
+    }
+
+    /// One that answers what it measures at this address.
+    pub(crate) fn operator_at(&self, name: &str, listen: SocketAddr) -> Operator {
+        let overlay = netferry_operator::overlay::Settings::default();
+        Operator::start(&self.server, name, self.timing, overlay, Some(listen))
     }
 }
 
@@ -226,6 +234,7 @@ impl Operator {
         name: &str,
         timing: Timing,
         overlay: netferry_operator::overlay::Settings,
+        listen: Option<SocketAddr>,
     ) -> Operator {
         let line = Line::default();
         let client = line.client(server);
@@ -235,7 +244,7 @@ impl Operator {
             timing,
             overlay,
             rollout: netferry_operator::rollout::Settings::default(),
-            listen: None,
+            listen,
         };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
+use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::OperatorNetwork;
 use netferry_api::rollout::annotations::{ROLE_LABEL, Taken};
@@ -111,6 +112,13 @@ impl Site {
     /// The administrator annotates it.
     pub(crate) async fn annotate(&self, key: &str, value: Option<&str>) {
         self.edit(json!({ "metadata": { "annotations": { key: value } } })).await;
+    }
+
+    /// The annotations that say how far a change goes by itself, without the one that pauses it.
+    pub(crate) async fn said_of_the_change(&self) -> Vec<String> {
+        let network = self.cluster.network().await;
+        let keys = [MtuUnattended::KEY, MtuOnLoss::KEY];
+        network.annotations().keys().filter(|key| keys.contains(&key.as_str())).cloned().collect()
     }
 
     /// Asks for a change.

@@ -148,7 +148,7 @@ fn plugin(old: &Settings, new: &Settings, refusals: &mut Vec<ChangeRefusal>) {
 
 fn ranges(old: &Settings, new: &Settings, by_type: bool, refusals: &mut Vec<ChangeRefusal>) {
     if old.migration.is_some() {
-        let when = "while spec.migration is set";
+        let when = "while a change is under way";
         if old.service != new.service {
             refusals.push(ChangeRefusal::Fixed { field: "spec.serviceNetwork", when });
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Cluster, Field, Plugin, Refusal, Transport};
-use crate::mtu::Mtu;
+use crate::mtu::card::{Cards, Unfit};
 use crate::mtu::record::{Change, Ends, Record, Stage};
+use crate::mtu::{Envelope, Mtu};
 use crate::name::NodeName;
 
 /// What the operator's `Network` says of the MTU, not yet believed.
@@ -46,30 +47,39 @@ pub struct Wanted {
 /// What the hosts' uplinks run at, as nodes report it; nothing for a node that has not.
 pub type Hosts = BTreeMap<NodeName, Option<Mtu>>;
 
+/// What is known of the cluster's hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet<'a> {
+    /// See [`Hosts`].
+    pub hosts: &'a Hosts,
+    /// See [`Cards`].
+    pub cards: &'a Cards,
+}
+
 /// Reads an edit.
 ///
 /// # Errors
 /// All that is wrong with it, in the order in which people who know these checks expect them. A refused edit is as
 /// good as none: what is under way goes on as it was.
-pub fn read(
-    cluster: &Cluster,
-    record: &Record,
-    hosts: &Hosts,
-    asked: &Asked,
-) -> Result<Wanted, Vec<Refusal>> {
+pub fn read(cluster: &Cluster, record: &Record, fleet: Fleet, asked: &Asked) -> Result<Wanted, Vec<Refusal>> {
     if cluster.plugin == Plugin::OvnKubernetes(Transport::Within) {
         return alone(record, asked).map_err(|refusal| vec![refusal]);
     }
+    // What is under way, and back from it, is what nodes do, whatever they are asked to do it with.
+    let unwrapped = cluster.plugin == Plugin::OvnKubernetes(Transport::Unwrapped);
+    if unwrapped && asked.migration.is_some() && record.change.is_none() {
+        return Err(vec![Refusal::TransportNotServed]);
+    }
     match &asked.migration {
         None => without(cluster, record, asked.mtu).map_err(|refusal| vec![refusal]),
-        Some(migration) => with(cluster, record, hosts, migration),
+        Some(migration) => with(cluster, record, fleet, migration),
     }
 }
 
 /// What is wrong with asking for another MTU of a plugin whose pods are not ours to run: all that would be wrong with it if
 /// they were, and that.
-pub fn unserved(cluster: &Cluster, record: Option<&Record>, hosts: &Hosts, asked: &Asked) -> Vec<Refusal> {
-    let checked = record.map(|record| read(cluster, record, hosts, asked));
+pub fn unserved(cluster: &Cluster, record: Option<&Record>, fleet: Fleet, asked: &Asked) -> Vec<Refusal> {
+    let checked = record.map(|record| read(cluster, record, fleet, asked));
     let mut refusals = checked.and_then(Result::err).unwrap_or_default();
     let under_way = record.is_some_and(|record| record.change.is_some());
     if asked.migration.is_some() || under_way {
@@ -121,7 +131,7 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
 fn with(
     cluster: &Cluster,
     record: &Record,
-    hosts: &Hosts,
+    fleet: Fleet,
     asked: &AskedChange,
 ) -> Result<Wanted, Vec<Refusal>> {
     let network = asked.network.unwrap_or_default();
@@ -165,10 +175,19 @@ fn with(
     let from = Mtu::new(from).expect("it equals an end of what is applied");
     let asked_from = machine.from.map(|bytes| cluster.in_range(Field::MachineFrom, bytes));
     let change = match record.change {
-        None => start(record, hosts, from, to, asked_from, host_to),
+        None => start(record, fleet.hosts, from, to, asked_from, host_to),
         Some(running) => meanwhile(running, from, to, host_to, back, on),
     };
     let change = change.map_err(|refusal| vec![refusal])?;
+    // What nodes are being taken to already, and any way back from it, is not judged by a card that came later.
+    let known = record.change.filter(|running| running.stage != Stage::Returning);
+    let goes_on = known.is_some_and(|running| running.host.span() == change.host.span());
+    if change.stage != Stage::Returning && !goes_on {
+        let refusals = unfit(change.host.span(), fleet.cards);
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+    }
     Ok(Wanted { change: Some(change), may_end: false })
 }
 
@@ -204,6 +223,22 @@ fn start(
     }
     let (network, host) = (Ends { from, to }, Ends { from: host_from, to: host_to });
     Ok(Change { network, host, stage: Stage::Spreading { finish: false }, back: false })
+}
+
+/// What cards do not take of a change. Such a node would be drained and restarted only to keep its kubelet away, where
+/// no cancellation reaches it.
+fn unfit(span: Envelope, cards: &Cards) -> Vec<Refusal> {
+    let (mut small, mut large) = (Vec::new(), Vec::new());
+    for (node, card) in cards.iter().flat_map(|(node, all)| all.iter().map(move |card| (node, card))) {
+        match card.takes(span) {
+            Ok(()) => {}
+            Err(Unfit::TooSmall(_)) => small.push((node.clone(), card.clone())),
+            Err(Unfit::TooLarge(_)) => large.push((node.clone(), card.clone())),
+        }
+    }
+    let small = (!small.is_empty()).then_some(Refusal::CardTooSmall { needs: span.carries(), cards: small });
+    let large = (!large.is_empty()).then_some(Refusal::CardTooLarge { needs: span.sends(), cards: large });
+    small.into_iter().chain(large).collect()
 }
 
 /// The size all hosts share. That of a cluster without nodes is not known: an API that answers with none does not make

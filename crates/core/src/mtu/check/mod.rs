@@ -10,7 +10,7 @@ mod refusal;
 mod tests;
 
 pub use around::{DualStack, Hybrid, Migration, MigrationMode, NetworkType, Settings, may_become};
-pub use edit::{Asked, AskedChange, AskedEnds, Hosts, Wanted, read, unserved};
+pub use edit::{Asked, AskedChange, AskedEnds, Fleet, Hosts, Wanted, read, unserved};
 pub use refusal::{ChangeRefusal, Field, Refusal};
 
 use super::Mtu;
@@ -31,7 +31,7 @@ pub enum Transport {
     Geneve,
     /// Wrapped in Geneve, and that encrypted.
     GeneveInIpsec,
-    /// Not wrapped: routed by the underlay.
+    /// Not wrapped: routed by the underlay. Nobody does that here: nodes wrap in Geneve all the same.
     Unwrapped,
     /// Not at all: there is one node, and its uplink is nobody's to change.
     Within,
@@ -51,9 +51,9 @@ impl Plugin {
     /// an option added to the encapsulation later does not break clusters.
     pub fn budget(self) -> u32 {
         match self {
-            Plugin::OvnKubernetes(Transport::Geneve) => 100,
+            Plugin::OvnKubernetes(Transport::Geneve | Transport::Unwrapped) => 100,
             Plugin::OvnKubernetes(Transport::GeneveInIpsec) => 146,
-            Plugin::OvnKubernetes(Transport::Unwrapped | Transport::Within) => 0,
+            Plugin::OvnKubernetes(Transport::Within) => 0,
             Plugin::OpenShiftSdn => 50,
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::mtu::Mtu;
+use crate::mtu::card::Card;
 use crate::name::NodeName;
 
 /// A field of the operator's `Network`.
@@ -175,6 +176,28 @@ pub enum Refusal {
         /// Where they are.
         run: Mtu,
     },
+    /// Cards do not carry what hosts would have to.
+    #[error("hosts would have to carry {needs}, and {}", each_card(.cards, |card| format!("at most {}", card.most)))]
+    CardTooSmall {
+        /// What they would have to.
+        needs: Mtu,
+        /// Which do not.
+        cards: Vec<(NodeName, Card)>,
+    },
+    /// Cards cannot be set as low.
+    #[error("hosts would have to run at {needs}, and {}", each_card(.cards, |card| format!("at least {}", card.least)))]
+    CardTooLarge {
+        /// What they would have to run at.
+        needs: Mtu,
+        /// Which cannot.
+        cards: Vec<(NodeName, Card)>,
+    },
+    /// Nobody does without the encapsulation.
+    #[error(
+        "spec.defaultNetwork.ovnKubernetesConfig.transport is NoOverlay, but nodes wrap packets in Geneve all the same; \
+         make the Network anew with the transport Geneve"
+    )]
+    TransportNotServed,
     /// The plugin's pods are run by somebody else.
     #[error(
         "the MTU of OpenShiftSDN is checked and not changed: its pods are not ours to run; a change that is under way \
@@ -199,6 +222,9 @@ impl Refusal {
             Refusal::HostsDiffer(_) => "HostsDiffer",
             Refusal::HostElsewhere { .. } => "HostElsewhere",
             Refusal::HostsNotAtFrom { .. } => "HostsNotAtFrom",
+            Refusal::CardTooSmall { .. } => "CardTooSmall",
+            Refusal::CardTooLarge { .. } => "CardTooLarge",
+            Refusal::TransportNotServed => "TransportNotServed",
             Refusal::PluginNotServed => "PluginNotServed",
         }
     }
@@ -270,6 +296,21 @@ pub enum ChangeRefusal {
     },
 }
 
+impl ChangeRefusal {
+    /// Whether it is the cluster's ranges that must stay.
+    pub fn is_of_ranges(&self) -> bool {
+        match self {
+            ChangeRefusal::Fixed { .. } | ChangeRefusal::ClusterNetwork { .. } => true,
+            ChangeRefusal::HostedLive
+            | ChangeRefusal::MigrationType { .. }
+            | ChangeRefusal::MigrationMode { .. }
+            | ChangeRefusal::TypeWithoutMigration { .. }
+            | ChangeRefusal::TypeNotPrepared { .. }
+            | ChangeRefusal::Number { .. } => false,
+        }
+    }
+}
+
 fn list(fields: &[Field]) -> String {
     fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -284,4 +325,10 @@ fn silent(nodes: &[NodeName]) -> String {
 
 fn each(nodes: &[(NodeName, Mtu)]) -> String {
     nodes.iter().map(|(node, mtu)| format!("{node} at {mtu}")).collect::<Vec<_>>().join(", ")
+}
+
+fn each_card(cards: &[(NodeName, Card)], takes: impl Fn(&Card) -> String) -> String {
+    let each =
+        cards.iter().map(|(node, card)| format!("card {} of node {node} takes {}", card.name, takes(card)));
+    each.collect::<Vec<_>>().join(", ")
 }

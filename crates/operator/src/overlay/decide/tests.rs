@@ -35,7 +35,17 @@ fn node(name: &str, annotations: &BTreeMap<String, String>) -> ObjectMeta {
 }
 
 fn look(spec: &OperatorNetworkSpec, config: Option<&ConfigNetwork>, nodes: &[ObjectMeta]) -> Decision {
-    decide(&World { spec, annotations: None, config, nodes, without_address: &BTreeSet::new() })
+    look_while(false, spec, config, nodes)
+}
+
+/// While a change is under way, or not.
+fn look_while(
+    under_way: bool,
+    spec: &OperatorNetworkSpec,
+    config: Option<&ConfigNetwork>,
+    nodes: &[ObjectMeta],
+) -> Decision {
+    decide(&World { spec, annotations: None, config, under_way, nodes, without_address: &BTreeSet::new() })
 }
 
 /// A cluster with one node that has its place, and what is published of it.
@@ -123,18 +133,59 @@ fn ranges_stay_while_a_change_of_mtu_is_under_way_and_may_grow_after() {
     let migration = MigrationStatus { network_type: None, mtu: Some(MtuMigration::default()) };
     config.status.as_mut().unwrap().migration = Some(migration);
     let decision = look(&wider, Some(&config), &nodes);
-    assert_eq!(messages(&decision), ["spec.clusterNetwork cannot be changed while spec.migration is set"]);
+    assert_eq!(messages(&decision), ["spec.clusterNetwork cannot be changed while a change is under way"]);
     assert!(decision.published.unwrap().already, "what is deployed stays published");
     let both = spec(&[("10.244.0.0/16", 24), ("fd01::/48", 64)], &["10.96.0.0/16", "fd02::/112"]);
     assert_eq!(
         messages(&look(&both, Some(&config), &nodes)),
         [
-            "spec.serviceNetwork cannot be changed while spec.migration is set",
-            "spec.clusterNetwork cannot be changed while spec.migration is set"
+            "spec.serviceNetwork cannot be changed while a change is under way",
+            "spec.clusterNetwork cannot be changed while a change is under way"
         ]
     );
     config.status.as_mut().unwrap().migration = None;
+    // In phase two nothing is published of it.
+    let decision = look_while(true, &wider, Some(&config), &nodes);
+    assert_eq!(messages(&decision), ["spec.clusterNetwork cannot be changed while a change is under way"]);
+    assert!(decision.published.unwrap().already);
     assert!(look(&wider, Some(&config), &nodes).problems.is_empty());
+}
+
+#[test]
+fn the_size_of_nodes_subnets_stays_in_a_running_cluster() {
+    let (config, nodes) = running(&usual());
+    let finer = spec(&[("10.244.0.0/16", 25)], &["10.96.0.0/16"]);
+    let decision = look(&finer, Some(&config), &nodes);
+    assert_eq!(
+        messages(&decision),
+        ["spec.clusterNetwork 10.244.0.0/16 (/24 per node) cannot become 10.244.0.0/16 (/25 per node): \
+          hostPrefix must stay"]
+    );
+    assert!(decision.published.unwrap().already, "what is deployed stays");
+    let wider = spec(&[("10.244.0.0/15", 25)], &["10.96.0.0/16"]);
+    assert_eq!(look(&wider, Some(&config), &nodes).problems.len(), 1);
+    let more = spec(&[("10.244.0.0/16", 24), ("10.9.0.0/16", 25)], &["10.96.0.0/16"]);
+    assert!(look(&more, Some(&config), &nodes).problems.is_empty(), "others may come");
+    assert!(look(&finer, Some(&config), &[node("a", &BTreeMap::new())]).problems.is_empty());
+}
+
+#[test]
+fn the_plugin_of_a_running_cluster_is_not_changed_by_an_edit() {
+    let (mut config, mut nodes) = running(&with_mtu(1400, usual()));
+    nodes.push(node("b", &BTreeMap::new()));
+    let mut edited = with_mtu(1400, usual());
+    edited.default_network.as_mut().unwrap().plugin = Some("OpenShiftSDN".into());
+    let decision = look(&edited, Some(&config), &nodes);
+    let says = "spec.defaultNetwork.type cannot become \"OpenShiftSDN\" without spec.migration";
+    assert_eq!(messages(&decision), [says]);
+    assert!(
+        decision.published.unwrap().already && decision.writes.len() == 1,
+        "newcomers go on being placed"
+    );
+    // Prepared is what was published as prepared.
+    let prepared = MigrationStatus { network_type: Some("OpenShiftSDN".into()), mtu: None };
+    config.status.as_mut().unwrap().migration = Some(prepared);
+    assert!(look(&edited, Some(&config), &nodes).problems.is_empty());
 }
 
 #[test]
@@ -154,6 +205,25 @@ fn the_tunnels_port_of_a_running_cluster_is_not_changed_by_an_edit() {
 }
 
 #[test]
+fn packets_that_should_not_be_wrapped_are_not_wrapped_in_silence() {
+    let bare = || {
+        let mut spec = with_mtu(1400, usual());
+        let network = spec.default_network.as_mut().unwrap();
+        network.ovn_kubernetes_config.as_mut().unwrap().transport = Some("NoOverlay".into());
+        spec
+    };
+    let says = "spec.defaultNetwork.ovnKubernetesConfig.transport NoOverlay: nodes wrap packets in Geneve all the same; \
+                make the Network anew with the transport Geneve";
+    let fresh = look(&bare(), None, &[node("a", &BTreeMap::new())]);
+    assert_eq!(messages(&fresh), [says]);
+    assert!(fresh.published.is_none() && fresh.writes.is_empty());
+    let (config, nodes) = running(&with_mtu(1400, usual()));
+    let decision = look(&bare(), Some(&config), &nodes);
+    assert_eq!(messages(&decision), [says]);
+    assert!(decision.published.unwrap().already, "what runs goes on");
+}
+
+#[test]
 fn ipv6_is_not_given_an_mtu_it_cannot_live_with() {
     let six = spec(&[("fd01::/48", 64)], &["fd02::/112"]);
     let decision = look(&with_mtu(1279, six.clone()), None, &[]);
@@ -170,6 +240,7 @@ fn a_node_without_an_address_is_reported_and_keeps_nobody_waiting() {
         spec: &usual(),
         annotations: None,
         config: None,
+        under_way: false,
         nodes: &nodes,
         without_address: &without,
     });
@@ -199,7 +270,7 @@ fn topology(mode: &str) -> BTreeMap<String, String> {
 fn asked(mode: &str, config: Option<&ConfigNetwork>, nodes: &[ObjectMeta]) -> Decision {
     let annotations = topology(mode);
     let (spec, annotations) = (&usual(), Some(&annotations));
-    decide(&World { spec, annotations, config, nodes, without_address: &BTreeSet::new() })
+    decide(&World { spec, annotations, config, under_way: false, nodes, without_address: &BTreeSet::new() })
 }
 
 /// A cluster of one machine that has its place, and what is published of it.

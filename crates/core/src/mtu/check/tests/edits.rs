@@ -296,7 +296,8 @@ fn what_is_asked_of_a_plugin_that_is_not_ours_is_checked_and_then_refused_for_th
     let sdn = Cluster { plugin: Plugin::OpenShiftSdn, v6: false };
     let settled = Record::settled(mtu(1400));
     let reasons = |record: Option<&Record>, asked: &Asked| -> Vec<&str> {
-        let all = unserved(&sdn, record, &hosts(&[("a", 1500)]), asked);
+        let all =
+            unserved(&sdn, record, Fleet { hosts: &hosts(&[("a", 1500)]), cards: &Cards::new() }, asked);
         all.iter().map(Refusal::reason).collect()
     };
     assert_eq!(reasons(Some(&settled), &change(1400, 1450, 1500)), ["PluginNotServed"]);
@@ -330,4 +331,16 @@ fn one_machine_is_not_taken_to_another_size_and_is_told_what_to_do() {
         let says = refusal.to_string();
         assert!(says.starts_with(&format!("{field}: ")) && says.contains("delete the Node"), "{says}");
     }
+}
+
+#[test]
+fn a_change_that_is_under_way_goes_on_and_back_whatever_packets_are_asked_to_be_wrapped_in() {
+    let bare = Cluster { plugin: Plugin::OvnKubernetes(Transport::Unwrapped), v6: false };
+    let nodes = hosts(&[("a", 1500)]);
+    for asked in [change(1400, 8900, 9000), change(1400, 1400, 1500), edited(8900)] {
+        let usual = read(&CLUSTER, &phase_one(), &nodes, &asked);
+        assert_eq!(read(&bare, &phase_one(), &nodes, &asked), usual);
+    }
+    let nothing = read(&bare, &Record::settled(mtu(1400)), &nodes, &Asked::default());
+    assert_eq!(nothing, Ok(Wanted { change: None, may_end: true }));
 }

@@ -1,8 +1,10 @@
+mod cards;
 mod edits;
 mod numbers;
 mod settings;
 
 use super::*;
+use crate::mtu::card::Cards;
 use crate::mtu::fixtures::mtu;
 use crate::mtu::record::{Change, Record, Stage};
 use crate::name::NodeName;
@@ -25,6 +27,11 @@ fn change(from: u32, to: u32, machine: u32) -> Asked {
 
 fn hosts(sizes: &[(&str, u32)]) -> Hosts {
     sizes.iter().map(|(name, size)| (node(name), Some(mtu(*size)))).collect()
+}
+
+/// Reads an edit where nothing is known of cards.
+fn read(cluster: &Cluster, record: &Record, hosts: &Hosts, asked: &Asked) -> Result<Wanted, Vec<Refusal>> {
+    super::read(cluster, record, Fleet { hosts, cards: &Cards::new() }, asked)
 }
 
 fn spreading(record: &Record) -> (u32, u32, u32, u32) {

@@ -6,6 +6,7 @@ fn every_row_of_the_validation_table_is_answered_with_its_refusals() {
     const SDN: Plugin = Plugin::OpenShiftSdn;
     const IPSEC: Plugin = Plugin::OvnKubernetes(Transport::GeneveInIpsec);
     const BARE: Plugin = Plugin::OvnKubernetes(Transport::Unwrapped);
+    const NO_OVERLAY: &str = "spec.defaultNetwork.ovnKubernetesConfig.transport is NoOverlay, but nodes wrap packets in Geneve all the same; make the Network anew with the transport Geneve";
     type Row = (Plugin, bool, Option<u32>, Option<u32>, Option<u32>, &'static [&'static str]);
     #[rustfmt::skip]
     let rows: &[Row] = &[
@@ -63,9 +64,9 @@ fn every_row_of_the_validation_table_is_answered_with_its_refusals() {
         (SDN, false, Some(1400), Some(1450), Some(1500), &[]),
         (SDN, false, Some(1400), Some(1451), Some(1500),
             &["spec.migration.mtu.machine.to is 1500, but must be at least 1501: spec.migration.mtu.network.to 1451 and 50 for the encapsulation"]),
-        (BARE, false, Some(1400), Some(1500), Some(1500), &[]),
-        (BARE, false, Some(1400), Some(1501), Some(1500),
-            &["spec.migration.mtu.machine.to is 1500, but must be at least 1501: spec.migration.mtu.network.to 1501 and 0 for the encapsulation"]),
+        // Elsewhere nothing would be added to packets.
+        (BARE, false, Some(1400), Some(1500), Some(1500), &[NO_OVERLAY]),
+        (BARE, false, Some(1400), Some(1300), Some(1500), &[NO_OVERLAY]),
         // A sum beyond 32 bits is a large number, not a small one.
         (OVN, false, Some(1400), Some(u32::MAX), Some(1500),
             &["spec.migration.mtu.network.to is 4294967295, not between 576 and 65536",

@@ -103,14 +103,14 @@ fn ranges_stay_while_a_change_is_under_way() {
         said(
             running,
             &service(running),
-            &["spec.serviceNetwork cannot be changed while spec.migration is set"],
+            &["spec.serviceNetwork cannot be changed while a change is under way"],
         );
     }
     said(&by_type, &cluster(&by_type), &[]);
     said(
         &mtu_only,
         &cluster(&mtu_only),
-        &["spec.clusterNetwork cannot be changed while spec.migration is set"],
+        &["spec.clusterNetwork cannot be changed while a change is under way"],
     );
 }
 
