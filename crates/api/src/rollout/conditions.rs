@@ -33,10 +33,6 @@ names! {
         DrainFailed = "DrainFailed",
         /// A managed file differs from its configuration.
         ConfigDriftDetected = "ConfigDriftDetected",
-        /// A managed file differed before an update began.
-        PreflightConfigDriftCheckFailed = "PreflightConfigDriftCheckFailed",
-        /// A managed file differed after a boot.
-        OnDiskStateValidationFailed = "OnDiskStateValidationFailed",
         /// A node takes no further pods.
         Cordon = "Cordon",
         /// A node's pods are being moved away.
@@ -45,19 +41,9 @@ names! {
         FailedToDrain = "FailedToDrain",
         /// A node is about to restart.
         Reboot = "Reboot",
-        /// A node came back from a restart.
-        BootResync = "BootResync",
         /// A node is where it should be.
         NodeDone = "NodeDone",
         /// A node takes pods again.
         Uncordon = "Uncordon",
-        /// A node could not be made to take pods again.
-        FailedToUncordon = "FailedToUncordon",
-        /// An update needed no restart.
-        SkipReboot = "SkipReboot",
-        /// An update reloaded a service.
-        ServiceReload = "ServiceReload",
-        /// An update restarted a service.
-        ServiceRestart = "ServiceRestart",
     }
 }
