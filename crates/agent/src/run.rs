@@ -23,8 +23,10 @@ use crate::admission::Door;
 use crate::boot::Running;
 use crate::cluster::{self, Basis, Cache, Listeners, Own, Written};
 use crate::config::Config;
+use crate::facts::NodeFacts;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host::ways::Ways;
+use crate::host_init::foresight::Foresight;
 use crate::host_init::{BridgeRecord, Record};
 use crate::machine::{Disk, StoreError};
 use crate::on_host::Host;
@@ -126,7 +128,14 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         bridge_carries: watch::Sender::default(),
     };
     let mut tasks = JoinSet::new();
-    let mut served = agent.keep_machine(&mut tasks, networks_seen.clone());
+    let (facts, facts_seen) = watch::channel(None);
+    let foresight = Foresight {
+        kernel: Arc::clone(&kernel),
+        disk: Arc::clone(&agent.disk),
+        run: agent.config.paths.run.clone(),
+        facts: facts_seen,
+    };
+    let mut served = agent.keep_machine(&mut tasks, networks_seen.clone(), foresight.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow(agent.config.paths.ovs_run.clone(), datapath, tell_process));
     let paths = &agent.config.paths;
@@ -143,7 +152,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let done = done_at_this_boot(&agent.config);
     let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
-    agent.tell_facts(&mut tasks, &kernel, done.as_ref(), networks_seen.clone(), served.clone());
+    agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), served.clone(), (facts, foresight));
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
     let mut session: Option<Session> = None;
     loop {
@@ -259,6 +268,7 @@ impl Agent {
         &self,
         tasks: &mut JoinSet<()>,
         networks: watch::Receiver<Option<Written>>,
+        foresight: Foresight,
     ) -> watch::Receiver<Option<Envelope>> {
         let (serve, served) = watch::channel(None);
         let door = Door {
@@ -287,6 +297,7 @@ impl Agent {
                 Box::pin(async move { machine::boot_loader::renew(&disk, &Host::default()).await })
             }),
             started_with: machine::boot_loader::STARTED_WITH.into(),
+            foresee: Box::new(move |file| foresight.of(file)),
         }));
         served
     }
@@ -330,13 +341,13 @@ impl Agent {
     fn tell_facts(
         &self,
         tasks: &mut JoinSet<()>,
-        kernel: &Arc<Kernel>,
         done: Option<&Record>,
         networks: watch::Receiver<Option<Written>>,
         served: watch::Receiver<Option<Envelope>>,
+        (facts, foresight): (watch::Sender<Option<NodeFacts>>, Foresight),
     ) {
         let bridge = done.and_then(|record| record.bridge.as_ref());
-        let (facts, seen) = watch::channel(None);
+        let (kernel, seen) = (&Arc::clone(&foresight.kernel), foresight.facts.clone());
         let sources = facts::Sources {
             kernel: Arc::clone(kernel),
             switch: self.stores.switch.clone(),
@@ -361,6 +372,7 @@ impl Agent {
             running: self.running.subscribe(),
             pods: served,
             trial,
+            foresight,
         };
         tasks.spawn(facts::observed::observe(sources, sizes));
         let own = self.listeners.own.subscribe();

@@ -7,11 +7,11 @@ use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::migration::MigrationStatus;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
 use netferry_api::mtu::{
-    CniMtu, InterfaceMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved, TrialObserved,
+    CniMtu, FixedMtu, InterfaceMtu, InterfaceRole, MtuChange, MtuMigration, MtuObserved, TrialObserved,
 };
 use netferry_api::overlay::{IpsecMode, OperatorNetworkSpec, OvnKubernetesConfig, Plugin as Named};
-use netferry_core::mtu::card::Card;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
+use netferry_core::mtu::equipment::{Card, Equipment, Fixed};
 use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
@@ -170,8 +170,8 @@ pub fn observed(annotations: Option<&BTreeMap<String, String>>) -> Result<Option
     seen.filter(|seen| !in_trial(seen)).map(|seen| understood(&seen)).transpose()
 }
 
-/// The cards that a node's uplink stands on, as far as it said what they take. What cannot be read was not said.
-pub fn cards(annotations: Option<&BTreeMap<String, String>>) -> Vec<Card> {
+/// What a node's host is able to do, as far as it said so. What cannot be read was not said.
+pub fn equipment(annotations: Option<&BTreeMap<String, String>>) -> Equipment {
     let seen = annotations.and_then(|annotations| MtuObserved::read(annotations).ok().flatten());
     let interfaces = seen.iter().flat_map(MtuObserved::interfaces);
     let ours = interfaces.filter(|interface| interface.role != InterfaceRole::Management);
@@ -179,7 +179,14 @@ pub fn cards(annotations: Option<&BTreeMap<String, String>>) -> Vec<Card> {
         let range = interface.nic?;
         Some(Card { name: interface.name.clone(), least: range.min, most: range.max })
     };
-    ours.filter_map(card).collect()
+    let fixed = seen.as_ref().and_then(MtuObserved::fixed).cloned().unwrap_or_default();
+    let fixed = Fixed { change: fixed.change, growth: fixed.growth };
+    Equipment { cards: ours.filter_map(card).collect(), fixed }
+}
+
+/// Why a host's own configuration cannot be told another size, for others to read.
+pub fn printed_fixed(fixed: Fixed) -> FixedMtu {
+    FixedMtu { change: fixed.change, growth: fixed.growth }
 }
 
 /// What a node observes, from its own words.

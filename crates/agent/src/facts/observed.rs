@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, TrialObserved};
@@ -16,6 +16,7 @@ use netferry_translate::mtu as translate;
 use tokio::sync::watch;
 
 use super::pods;
+use crate::host_init::foresight::Foresight;
 use crate::machine::{Disk, DiskError};
 use crate::sizes::{self, Managed};
 
@@ -131,6 +132,8 @@ pub struct Sources {
     pub pods: watch::Receiver<Option<Envelope>>,
     /// What became of a trial the node is asked for.
     pub trial: watch::Receiver<Option<TrialObserved>>,
+    /// Whether the host could be told other sizes.
+    pub foresight: Foresight,
 }
 
 /// Whether host-init gave another link its size than the one that leads to the other nodes, in a change of the hosts' own.
@@ -173,6 +176,8 @@ async fn follow(
     };
     let mut kernel = Watch::open(&sources.kernel, topics)?;
     let mut said = None;
+    // Files of the host are read for it, and nobody tells when they change.
+    let mut fixed = (Instant::now(), translate::printed_fixed(sources.foresight.fixed()));
     loop {
         tokio::select! {
             event = kernel.next() => drop(event?),
@@ -199,7 +204,10 @@ async fn follow(
             tell.send_replace(None);
             continue;
         }
-        let Some(now) = read(sources)? else { continue };
+        if fixed.0.elapsed() >= EVERY {
+            fixed = (Instant::now(), translate::printed_fixed(sources.foresight.fixed()));
+        }
+        let Some(now) = read(sources)?.map(|now| now.on_host(fixed.1.clone())) else { continue };
         if let Err(error) = write_features(&sources.disk, &features(&now)) {
             tracing::warn!(error = &error as &dyn std::error::Error, "node-feature-discovery was not told");
         }

@@ -15,8 +15,10 @@
 
 mod bridge;
 mod follow;
+pub mod foresight;
 mod offloads;
 pub mod persist;
+mod plan;
 mod record;
 mod sized;
 pub mod transfer;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use netferry_core::error::chain;
 use netferry_core::overlay::names;
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::announce::Announcement;
@@ -203,7 +206,7 @@ pub async fn prepare(
     };
     step("putting the host's files in order");
     let sizes = sized::Sizes::read(&options.root, &options.run)?;
-    let mut sized = None;
+    let (mut sized, mut unsized_because) = (None, None);
     let bridge = match datapath {
         Datapath::Kernel if !options.always => {
             let switch = connect(options).await?;
@@ -215,7 +218,7 @@ pub async fn prepare(
                     sized = Some(uplink.name.to_string());
                 }
                 // Without sizes to run at it does not matter which link it is.
-                Err(_) if !sizes.asks() => {}
+                Err(error) if !sizes.asks() => unsized_because = Some(chain(&error)),
                 Err(error) => return Err(error),
             }
             forget_last_boot(&switch, options).await?;
@@ -225,7 +228,7 @@ pub async fn prepare(
             Some(build(kernel, options, datapath, &sizes, &mut step).await?)
         }
     };
-    let record = Record { datapath: datapath.into(), bridge, sized };
+    let record = Record { datapath: datapath.into(), bridge, sized, unsized_because };
     record.write(&options.run).map_err(|source| InitError::Record { run: options.run.clone(), source })?;
     Ok(record)
 }
@@ -247,7 +250,7 @@ pub async fn prepare_alone(kernel: &Kernel, options: &Options, data: &Path) -> R
         Some(datapath) => datapath,
         None => datapath_of(kernel)?,
     };
-    let record = Record { datapath: datapath.into(), bridge: None, sized: None };
+    let record = Record { datapath: datapath.into(), bridge: None, sized: None, unsized_because: None };
     record.write(&options.run).map_err(failed)?;
     Ok(record)
 }

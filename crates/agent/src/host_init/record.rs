@@ -23,6 +23,9 @@ pub struct Record {
     /// The link that was given its size, where there is no bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sized: Option<String>,
+    /// Why no link was, where there is no bridge: it was not asked for at this boot, and could not have been done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsized_because: Option<String>,
 }
 
 /// The bridge with the uplink.

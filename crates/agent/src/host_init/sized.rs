@@ -5,13 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use netferry_core::mtu::boot::{self as decide, BootFacts, BootStep, Booted, Saved};
+use netferry_core::mtu::Envelope;
+use netferry_core::mtu::boot::{BootStep, Booted, Saved};
 use netferry_core::mtu::file::{self, HostFile, Unreadable};
-use netferry_core::mtu::{Envelope, Mtu};
-use netferry_kernel::link::{Kind, Link};
-use netferry_kernel::{IfName, Kernel, Objects};
+use netferry_kernel::link::Link;
+use netferry_kernel::{IfName, Kernel};
 
-use super::persist::{self, Owner, PersistError};
+use super::persist::{self, PersistError};
+use super::plan::{Host, Plan};
 use crate::boot;
 use crate::machine::{Disk, DiskError, StoreError, store};
 use crate::sizes::{self, SizeError};
@@ -108,7 +109,7 @@ impl Sizes {
 
     /// Is the host told to run at anything but what it has?
     pub(super) fn asks(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.target.or(file.mtu).or(file.routable).is_some())
+        self.file.as_ref().is_some_and(HostFile::changes_hosts)
     }
 
     /// Takes the uplink to what it is to run at.
@@ -118,48 +119,14 @@ impl Sizes {
         uplink: &Link,
         step: &mut impl FnMut(&str),
     ) -> Result<Took<'_>> {
-        let mac = uplink.mac.map(|mac| mac.to_string());
         let mtu = sizes::of(uplink)?;
         if let Some(booted) = self.booted {
             self.run_at(kernel, uplink, booted.host, step)?;
             return Ok(Took { sizes: self, booted, forget: false });
         }
-        let configured = match persist::find(&self.disk, uplink.name.as_str(), mac.as_deref()) {
-            // Whatever is wrong with it, nobody asks for it to be changed.
-            Err(error) if !self.asks() => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the host's configuration cannot be read"
-                );
-                None
-            }
-            found => found?,
-        };
-        let facts = BootFacts {
-            file: self.file.as_ref(),
-            saved: self.saved,
-            uplink: mtu,
-            configured: configured.as_ref().and_then(|configured| configured.mtu),
-        };
-        let steps = decide::boot(&facts);
-        let mut parents = Vec::new();
+        let host = Host { disk: &self.disk, kernel, uplink };
         // Before anything is changed.
-        for one in &steps {
-            match one {
-                BootStep::Run(envelope) => sizes::fits(kernel, &[&uplink.name], *envelope)?,
-                BootStep::Persist(mtu) => {
-                    let nobody = || PersistError::Nobody { link: uplink.name.to_string() };
-                    let configured = configured.as_ref().ok_or_else(nobody)?;
-                    let links = links(kernel)?;
-                    let others = others(&links, uplink);
-                    persist::check(&self.disk, uplink.name.as_str(), configured, *mtu, &others)?;
-                    if let Some(mtu) = mtu {
-                        parents = self.parents_below(&links, uplink, *mtu)?;
-                    }
-                }
-                BootStep::Save(_) | BootStep::Record(_) | BootStep::Forget => {}
-            }
-        }
+        let Plan { steps, configured, parents } = host.plan(self.file.as_ref(), self.saved, mtu)?;
         let mut took = None;
         let mut forget = false;
         for one in steps {
@@ -195,56 +162,6 @@ impl Sizes {
         step(&format!("running {} at MTU {at}", uplink.name));
         Ok(sizes::run(kernel, &[&uplink.name], at, &self.run)?)
     }
-
-    /// What an uplink stands on must grow with it: a VLAN cannot be larger than its parent, and a bridge does not hand
-    /// its size to its ports, as a bond does. They are never made smaller: others stand on them too. Answers who
-    /// configures those that must.
-    fn parents_below(&self, links: &[Link], uplink: &Link, mtu: Mtu) -> Result<Vec<(String, Owner)>> {
-        let is_bridge =
-            |index: u32| links.iter().any(|link| link.index == index && matches!(link.kind, Kind::Bridge(_)));
-        let follows = |link: &Link| link.master.is_some_and(|master| !is_bridge(master));
-        let mut found = Vec::new();
-        for parent in sizes::managed(links, &[&uplink.name]).into_iter().filter(|managed| managed.below) {
-            let link = &parent.link;
-            if follows(link) || comes_and_goes(link) {
-                continue;
-            }
-            let mac = link.mac.map(|mac| mac.to_string());
-            match persist::find(&self.disk, link.name.as_str(), mac.as_deref())? {
-                Some(says) if says.mtu.unwrap_or(sizes::of(link)?) >= mtu => {}
-                Some(says) => {
-                    let others = others(links, uplink);
-                    persist::check(&self.disk, link.name.as_str(), &says, Some(mtu), &others)?;
-                    found.push((link.name.to_string(), says.owner));
-                }
-                None if link.mtu >= mtu.bytes() => {}
-                None => return Err(PersistError::Nobody { link: link.name.to_string() }.into()),
-            }
-        }
-        Ok(found)
-    }
-}
-
-fn links(kernel: &Kernel) -> Result<Vec<Link>> {
-    let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
-    Ok(kernel.links().observe().map_err(reading)?)
-}
-
-/// Others than the host's network service make those, and remove them.
-fn comes_and_goes(link: &Link) -> bool {
-    match &link.kind {
-        Kind::Veth | Kind::Tun(_) => true,
-        Kind::Other(kind) => kind == "openvswitch",
-        Kind::Bridge(_) | Kind::Vxlan(_) | Kind::Macvlan(_) | Kind::Device => false,
-    }
-}
-
-/// Links of the host that have nothing to do with an uplink.
-fn others(links: &[Link], uplink: &Link) -> Vec<persist::Present> {
-    let managed: Vec<u32> =
-        sizes::managed(links, &[&uplink.name]).into_iter().map(|managed| managed.link.index).collect();
-    let others = links.iter().filter(|link| !managed.contains(&link.index) && !comes_and_goes(link));
-    others.map(|link| (link.name.to_string(), link.mac.map(|mac| mac.to_string()))).collect()
 }
 
 /// What the uplink runs at now.

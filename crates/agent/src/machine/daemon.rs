@@ -37,6 +37,7 @@ use super::store::{self, StoreError};
 use super::{Disk, DiskError};
 use crate::boot::Running;
 use crate::cluster::Patience;
+use crate::host_init::foresight::Foreseen;
 use crate::kept;
 
 /// A file by which somebody says to go on although managed files are not as they should be.
@@ -53,6 +54,9 @@ pub type Restart = Box<dyn Fn() -> BoxFuture<'static, Result<(), RestartError>> 
 
 /// How the host's boot loader is told of other arguments for the kernel.
 pub type RenewBootLoader = Box<dyn Fn() -> BoxFuture<'static, Result<(), BootLoaderError>> + Send + Sync>;
+
+/// How it is found out whether a boot would do what a file says.
+pub type Foresee = Box<dyn Fn(&HostFile) -> Result<(), Foreseen> + Send + Sync>;
 
 /// What the daemon works with.
 pub struct Parts {
@@ -74,6 +78,8 @@ pub struct Parts {
     pub renew_boot_loader: RenewBootLoader,
     /// Where the kernel says what it was started with.
     pub started_with: PathBuf,
+    /// What a boot by a file would refuse.
+    pub foresee: Foresee,
 }
 
 /// What keeps a node from getting further. It is said on the node.
@@ -91,6 +97,8 @@ enum Trouble {
     NoConfig(String),
     #[error("{0}")]
     Unreconcilable(String),
+    #[error("looking what the next boot would do")]
+    Foresight(#[source] Foreseen),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -181,6 +189,9 @@ impl Parts {
             None => None,
             Some(name) => Some(self.fetch(name, current.as_ref()).await?),
         };
+        if let Some(new) = desired.as_ref().filter(|new| Some(*new) != current.as_ref()) {
+            self.may_boot(new)?;
+        }
         let drift = match &current {
             Some(current) => store::strayed(&self.disk, current)?,
             None => Vec::new(),
@@ -262,6 +273,21 @@ impl Parts {
             return Err(Trouble::Unreconcilable(said.join("; ")));
         }
         Ok(rendered)
+    }
+
+    /// Whether a boot with it would get as far as the kubelet. Found out here the node stays where it is, says why, and
+    /// hears when it is told otherwise; found out by the boot nobody would reach it any more.
+    fn may_boot(&self, new: &Rendered) -> Result<(), Trouble> {
+        let Some(text) = new.spec.files.iter().find(|one| one.path == file::PATH) else { return Ok(()) };
+        let refused = |error: &(dyn std::error::Error + 'static)| {
+            Trouble::Unreconcilable(format!("{} would not boot: {}", new.name, chain(error)))
+        };
+        let file =
+            HostFile::parse(&String::from_utf8_lossy(&text.contents)).map_err(|error| refused(&error))?;
+        (self.foresee)(&file).map_err(|error| match error.is_refusal() {
+            true => refused(&error),
+            false => Trouble::Foresight(error),
+        })
     }
 
     /// Takes over what needs no restart.
@@ -359,6 +385,7 @@ impl Parts {
             | Trouble::StartedWith(_)
             | Trouble::NotInForce(_)
             | Trouble::StillUp
+            | Trouble::Foresight(_)
             | Trouble::Part(_) => NodeState::Degraded,
         };
         let said = Said { current: None, state: Some(state), reason: text };

@@ -72,8 +72,12 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
 
 /// A host whose way to the other nodes is `eth0`, of this size.
 fn on_eth0(mtu: u32) -> NodeFacts {
+    on_link("eth0", mtu)
+}
+
+pub(crate) fn on_link(link: &str, mtu: u32) -> NodeFacts {
     let host = HostFacts {
-        link: crate::world::name("eth0"),
+        link: crate::world::name(link),
         mac: "02:00:00:00:00:01".parse().unwrap(),
         mtu,
         primary: netferry_api::annotation::FamilyPair::new("172.30.0.2/16".parse().ok(), None).unwrap(),
@@ -136,6 +140,7 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_pods_run_at_is_read_from_the_kernel_and_follows_what_anybody_does_to_it() {
     use netferry_agent::facts::observed::{Sources, observe};
+    use netferry_agent::host_init::foresight::Foresight;
     use netferry_agent::machine::Disk;
     use netferry_api::mtu::{CniMtu, MtuObserved};
     use netferry_core::mtu::boot::Booted;
@@ -153,8 +158,14 @@ async fn what_pods_run_at_is_read_from_the_kernel_and_follows_what_anybody_does_
     let (_facts, facts) = watch::channel(Some(on_eth0(1500)));
     let (_trial, trial) = watch::channel(None);
     let disk = Arc::new(Disk::open(root.path()).unwrap());
-    let sources =
-        Sources { kernel: Arc::clone(&host), disk, bridge: None, sized: None, facts, running, pods, trial };
+    let foresight = Foresight {
+        kernel: Arc::clone(&host),
+        disk: Arc::clone(&disk),
+        run: root.path().join("run"),
+        facts: facts.clone(),
+    };
+    let kernel = Arc::clone(&host);
+    let sources = Sources { kernel, disk, bridge: None, sized: None, facts, running, pods, trial, foresight };
     let (tell, told) = watch::channel(None);
     let mut tasks = JoinSet::new();
     tasks.spawn(observe(sources, tell));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod facts;
+mod foresight;
 mod guard;
 mod init;
 mod keep;

@@ -10,7 +10,7 @@ use crate::init::{FILE, INTERFACES, SAVED, options, read, write};
 use crate::world::{Switch, name, namespace, run};
 
 /// A host whose uplink is a bridge, `br0`, on `card`.
-fn host() -> Arc<Kernel> {
+pub(crate) fn host() -> Arc<Kernel> {
     let kernel = namespace();
     run(
         &kernel,

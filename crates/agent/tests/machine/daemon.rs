@@ -77,6 +77,29 @@ async fn sizes_the_node_runs_already_are_taken_over_without_a_restart() {
 }
 
 #[tokio::test]
+async fn a_configuration_that_the_next_boot_would_refuse_is_not_taken_nobody_is_drained_and_another_is() {
+    let mut world = World::new().await;
+    world.boot(0, Some(1400));
+    world.render(FIRST, 3, PATH, "EPOCH=3\nTARGET_MTU=9000\nCNI_MTU=8900\n").await;
+    world.render(SECOND, 4, PATH, "EPOCH=4\nCNI_MTU=1400\n").await;
+    *world.refuses.lock().unwrap() = Some("eth0, eth1".to_owned());
+    world.start();
+    world.tell(FIRST).await;
+    world.says("state", "Unreconcilable").await;
+    let why =
+        format!("{FIRST} would not boot: host-init would not know which link to give its size: eth0, eth1");
+    world.says("reason", &why).await;
+    assert_eq!(world.annotation(&format!("{MCO}/desiredDrain")).await, "", "nobody was drained");
+    assert_eq!(world.file(PATH), None);
+    // It is there to hear that the change was taken back.
+    *world.refuses.lock().unwrap() = None;
+    world.tell(SECOND).await;
+    world.says("state", "Done").await;
+    world.says("currentConfig", SECOND).await;
+    world.restarts_are(0).await;
+}
+
+#[tokio::test]
 async fn a_managed_file_that_strays_is_named_until_it_is_as_it_should_be() {
     let mut world = World::new().await;
     world.boot(0, None);

@@ -1,14 +1,15 @@
 //! A node in an API of its own, with a disk that is a directory.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use netferry_agent::boot::{self, Running};
+use netferry_agent::host_init::foresight::Foreseen;
 use netferry_agent::machine::Disk;
 use netferry_agent::machine::boot_loader::BootLoaderError;
 use netferry_agent::machine::daemon::{self, Parts};
@@ -36,6 +37,8 @@ pub(crate) struct World {
     pub(crate) restarts: Arc<AtomicU32>,
     /// How often the boot loader was told; it refuses while the host has no `/boot`.
     pub(crate) renewals: Arc<AtomicU32>,
+    /// What the next boot would refuse, whatever it is told of sizes.
+    pub(crate) refuses: Arc<Mutex<Option<String>>>,
     daemon: Option<JoinHandle<()>>,
     _server: ApiServer,
 }
@@ -62,6 +65,7 @@ impl World {
             dir,
             restarts: Arc::default(),
             renewals: Arc::default(),
+            refuses: Arc::default(),
             daemon: None,
             _server: server,
         };
@@ -100,7 +104,7 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
-        let restarts = Arc::clone(&self.restarts);
+        let (restarts, refuses) = (Arc::clone(&self.restarts), Arc::clone(&self.refuses));
         let (renewals, boot) = (Arc::clone(&self.renewals), self.root().join("boot"));
         let parts = Parts {
             nodes: self.nodes.clone(),
@@ -119,6 +123,10 @@ impl World {
                 Box::pin(async { done })
             }),
             started_with: self.started_with(),
+            foresee: Box::new(move |_| match refuses.lock().unwrap().clone() {
+                Some(why) => Err(Foreseen::NoLink(why)),
+                None => Ok(()),
+            }),
         };
         self.daemon = Some(tokio::spawn(daemon::run(parts)));
     }

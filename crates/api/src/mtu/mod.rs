@@ -9,7 +9,9 @@ mod trial;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use observed::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, UnfitObservation};
+pub use observed::{
+    CniMtu, FixedMtu, InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, UnfitObservation,
+};
 pub use probes::{LossyWay, MtuProbes, NarrowWay};
 pub use trial::{MtuTrial, TrialObserved};
 

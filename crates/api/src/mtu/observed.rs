@@ -23,6 +23,7 @@ pub struct MtuObserved {
     cni: Option<CniMtu>,
     epoch: Option<u64>,
     trial: Option<TrialObserved>,
+    fixed: Option<FixedMtu>,
 }
 
 /// One interface.
@@ -92,6 +93,18 @@ pub struct CniMtu {
     pub routable_mtu: Option<u32>,
 }
 
+/// Why the host's own configuration cannot be told another MTU of its uplink, in words.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FixedMtu {
+    /// Any other one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+    /// A larger one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<String>,
+}
+
 /// An observation that contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -113,7 +126,7 @@ impl MtuObserved {
         interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         routes.sort_by(|a, b| (a.to, &a.interface).cmp(&(b.to, &b.interface)));
         check(&interfaces, &routes, cni.as_ref()).map_err(UnfitObservation)?;
-        Ok(MtuObserved { interfaces, routes, cni, epoch: None, trial: None })
+        Ok(MtuObserved { interfaces, routes, cni, epoch: None, trial: None, fixed: None })
     }
 
     /// The same, of a node that runs by this rendering of the cluster's sizes.
@@ -136,6 +149,17 @@ impl MtuObserved {
                 Ok(MtuObserved { trial: Some(trial), ..self })
             }
         }
+    }
+
+    /// The same, of a host whose own configuration cannot be told every other size; nothing is said of one that can.
+    #[must_use]
+    pub fn on_host(self, fixed: FixedMtu) -> MtuObserved {
+        MtuObserved { fixed: Some(fixed).filter(|fixed| *fixed != FixedMtu::default()), ..self }
+    }
+
+    /// Why the host's own configuration cannot be told another size.
+    pub fn fixed(&self) -> Option<&FixedMtu> {
+        self.fixed.as_ref()
     }
 
     /// What became of a trial the node is asked for.
@@ -219,6 +243,8 @@ pub(crate) struct MtuObservedWire {
     epoch: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trial: Option<TrialObserved>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fixed: Option<FixedMtu>,
 }
 
 #[derive(Deserialize)]
@@ -232,7 +258,7 @@ impl Wired for MtuObserved {
     fn from_wire(wire: Self::Wire) -> Result<Self, String> {
         let observed = MtuObserved::new(wire.interfaces, wire.routes, wire.cni);
         let observed = observed.map_err(|unfit| unfit.to_string())?;
-        let observed = MtuObserved { epoch: wire.epoch, ..observed };
+        let observed = MtuObserved { epoch: wire.epoch, ..observed }.on_host(wire.fixed.unwrap_or_default());
         match wire.trial {
             None => Ok(observed),
             Some(trial) => observed.in_trial(trial).map_err(|unfit| unfit.to_string()),
@@ -247,6 +273,7 @@ impl Wired for MtuObserved {
             cni: self.cni,
             epoch: self.epoch,
             trial: self.trial.clone(),
+            fixed: self.fixed.clone(),
         }
     }
 

@@ -477,6 +477,15 @@ fn observed_sizes_are_strict_and_printed_in_one_order() {
         (r#"{"version":1,"interfaces":[],"routes":[]}"#, Same),
         (r#"{"version":1,"interfaces":[],"routes":[],"epoch":3}"#, Same),
         (r#"{"version":1,"interfaces":[],"routes":[],"epoch":-3}"#, Refused("invalid value")),
+        (r#"{"version":1,"interfaces":[],"routes":[],"fixed":{"growth":"nobody describes eth0"}}"#, Same),
+        (
+            r#"{"version":1,"interfaces":[],"routes":[],"fixed":{}}"#,
+            Printed(r#"{"version":1,"interfaces":[],"routes":[]}"#),
+        ),
+        (
+            r#"{"version":1,"interfaces":[],"routes":[],"fixed":{"shrink":"no"}}"#,
+            Refused("unknown field `shrink`"),
+        ),
         (
             r#"{"version":2,"interfaces":[],"routes":[],"more":1}"#,
             Refused("version 2 is not the version 1 this program understands"),

@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
-use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Fleet, read};
+use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::outline::{Outline, Pace, outline, stale};
 use netferry_core::mtu::plan::SpecEdit;
 use netferry_core::mtu::preflight::{Finding, still_noted};
@@ -145,8 +145,8 @@ async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
     let asked = Asked { mtu: None, migration: Some(AskedChange { network, machine: ends(None, host_to) }) };
     let facts = seen.facts();
     let hosts = facts.iter().map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())));
-    // What cards take is a finding of its own, with a name.
-    let fleet = Fleet { hosts: &hosts.collect(), cards: &Cards::new() };
+    // What hosts are able to do is a finding of its own, with a name.
+    let fleet = Fleet { hosts: &hosts.collect(), equipped: &Equipped::new() };
     let wanted = read(&seen.cluster, &seen.record, fleet, &asked).map_err(|refusals| {
         let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         Failure::Refused(anyhow!("{}", said.join("; ")))

@@ -45,7 +45,7 @@ fn of_node(node: &SeenNode) -> NodeReport {
     NodeReport {
         ready: node_says.is_ready(),
         observed: node.facts.observed,
-        cards: translate::cards(node.object.metadata.annotations.as_ref()),
+        equipment: translate::equipment(node.object.metadata.annotations.as_ref()),
         drift: drift.into_iter().chain(node.wrong.clone()).collect(),
         unclaimed: node.facts.unclaimed,
     }

@@ -8,10 +8,10 @@
 
 pub mod admit;
 pub mod boot;
-pub mod card;
 pub mod check;
 pub mod cni;
 mod envelope;
+pub mod equipment;
 pub mod file;
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::card::Cards;
 use super::check::{self, Asked, Cluster, Fleet, Hosts, Refusal, Wanted};
+use super::equipment::Equipped;
 use super::probe::judge::{Probes, Trouble};
 use super::record::{Change, Record, Rendering, Stage};
 use super::status::{Condition, Event, Phase};
@@ -74,8 +74,8 @@ pub struct Facts<'a> {
     pub mode: Mode,
     /// Every node of the cluster, also those that are away. Read after the record.
     pub nodes: &'a BTreeMap<NodeName, NodeFacts>,
-    /// See [`Cards`].
-    pub cards: &'a Cards,
+    /// See [`Equipped`].
+    pub equipped: &'a Equipped,
     /// See [`Probes`].
     pub probes: &'a Probes,
 }
@@ -191,7 +191,7 @@ pub enum Why {
 /// Pure: the same facts give the same decision, so a restarted operator picks up where the last one died.
 pub fn decide(record: &Record, facts: &Facts) -> Decision {
     let hosts = hosts(facts.nodes);
-    let fleet = Fleet { hosts: &hosts, cards: facts.cards };
+    let fleet = Fleet { hosts: &hosts, equipped: facts.equipped };
     let (wanted, refusals) = match check::read(&facts.cluster, record, fleet, &facts.asked) {
         Ok(wanted) => (wanted, Vec::new()),
         // Whoever asks for something else no longer asks for what is under way.

@@ -28,7 +28,7 @@ struct World {
     asked: Asked,
     mode: Mode,
     nodes: BTreeMap<NodeName, NodeFacts>,
-    cards: Cards,
+    equipped: Equipped,
     probes: Probes,
 }
 
@@ -39,7 +39,7 @@ impl World {
             asked: finish(network),
             mode: Mode::default(),
             nodes: BTreeMap::new(),
-            cards: Cards::new(),
+            equipped: Equipped::new(),
             probes: Probes::default(),
         };
         for node in ["a", "b", "c"] {
@@ -56,9 +56,9 @@ impl World {
     }
 
     fn decide(&self) -> Decision {
-        let World { record, asked, mode, nodes, cards, probes } = self;
+        let World { record, asked, mode, nodes, equipped, probes } = self;
         let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-        decide(record, &Facts { cluster, asked: *asked, mode: *mode, nodes, cards, probes })
+        decide(record, &Facts { cluster, asked: *asked, mode: *mode, nodes, equipped, probes })
     }
 
     /// Decides and does it, until there is nothing to do but wait for nodes.

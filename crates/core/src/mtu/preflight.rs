@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mtu;
-use super::card::{Card, Unfit};
+use super::equipment::{Card, Equipment, Unfit};
 use super::plan::Observed;
 use super::probe::Layer;
 use super::probe::judge::{Lost, Trouble};
@@ -17,8 +17,8 @@ pub struct NodeReport {
     pub ready: bool,
     /// What it reports to run.
     pub observed: Option<Observed>,
-    /// The cards its uplink stands on.
-    pub cards: Vec<Card>,
+    /// What its host is able to do.
+    pub equipment: Equipment,
     /// Managed files that are not as they should be, in words.
     pub drift: Vec<String>,
     /// Whether no pool claims it, or several do.
@@ -88,6 +88,14 @@ pub enum Finding {
         least: u32,
         /// What is asked.
         needs: Mtu,
+    },
+    /// A host whose own configuration cannot be told another size.
+    #[error("the configuration of node {node}'s host cannot be told another MTU: {why}")]
+    HostFixed {
+        /// Which node.
+        node: NodeName,
+        /// Why not.
+        why: String,
     },
     /// A node does not say what it runs.
     #[error("node {0} has not reported what it runs")]
@@ -204,6 +212,7 @@ impl Finding {
         match self {
             Finding::CardTooSmall { node, card, .. } => format!("CardTooSmall/{node}/{card}"),
             Finding::CardTooLarge { node, card, .. } => format!("CardTooLarge/{node}/{card}"),
+            Finding::HostFixed { node, .. } => format!("HostFixed/{node}"),
             Finding::Silent(node) => format!("Silent/{node}"),
             Finding::Elsewhere { node, .. } => format!("Elsewhere/{node}"),
             Finding::NotReady(node) => format!("NotReady/{node}"),
@@ -234,6 +243,7 @@ impl Finding {
             Finding::Noted(noted) => noted.by_trial,
             Finding::CardTooSmall { .. }
             | Finding::CardTooLarge { .. }
+            | Finding::HostFixed { .. }
             | Finding::Silent(_)
             | Finding::Elsewhere { .. }
             | Finding::NotReady(_)
@@ -264,6 +274,7 @@ impl Finding {
             Finding::Noted(noted) => noted.acceptable,
             Finding::CardTooSmall { .. }
             | Finding::CardTooLarge { .. }
+            | Finding::HostFixed { .. }
             | Finding::Silent(_)
             | Finding::Elsewhere { .. }
             | Finding::Drift { .. }
@@ -278,7 +289,10 @@ impl Finding {
 pub fn look(change: &Change, report: &Report) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (node, known) in &report.nodes {
-        for card in &known.cards {
+        if let Some(why) = known.equipment.fixed.against(change.host) {
+            findings.push(Finding::HostFixed { node: node.clone(), why: why.to_owned() });
+        }
+        for card in &known.equipment.cards {
             let Err(unfit) = card.takes(change.host.span()) else { continue };
             let (node, Card { name: card, least, most }) = (node.clone(), card.clone());
             findings.push(match unfit {
@@ -365,6 +379,7 @@ pub fn weigh(findings: Vec<Finding>, accept: &BTreeSet<String>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::Envelope;
+    use super::super::equipment::Fixed;
     use super::super::probe::Way;
     use super::super::probe::judge::Pair;
     use super::super::record::Stage;
@@ -384,7 +399,7 @@ mod tests {
         NodeReport {
             ready: true,
             observed: Some(observed),
-            cards: vec![card],
+            equipment: Equipment { cards: vec![card], ..Equipment::default() },
             drift: vec![],
             unclaimed: false,
         }
@@ -406,7 +421,12 @@ mod tests {
 
     #[test]
     fn each_thing_that_speaks_against_it_is_named_with_its_object() {
-        let card = |least, most| vec![Card { name: "eth0".into(), least, most }];
+        let card = |least, most| {
+            let cards = vec![Card { name: "eth0".into(), least, most }];
+            NodeReport { equipment: Equipment { cards, ..Equipment::default() }, ..healthy() }
+        };
+        let fixed = Fixed { change: None, growth: Some("nobody describes eth0".into()) };
+        let fixed = Equipment { fixed, ..Equipment::default() };
         let budget = BudgetReport {
             name: ObjectName::new("shop", "two"),
             pods: vec![ObjectName::new("shop", "a"), ObjectName::new("shop", "b")],
@@ -422,10 +442,12 @@ mod tests {
         };
         #[rustfmt::skip]
         let rows: Vec<(Report, &str, &str, bool)> = vec![
-            (report(NodeReport { cards: card(68, 8999), ..healthy() }), "CardTooSmall/a/eth0",
+            (report(card(68, 8999)), "CardTooSmall/a/eth0",
                 "card eth0 of node a takes at most 8999, and 9000 is needed", false),
-            (report(NodeReport { cards: card(1501, 9216), ..healthy() }), "CardTooLarge/a/eth0",
+            (report(card(1501, 9216)), "CardTooLarge/a/eth0",
                 "card eth0 of node a takes at least 1501, and 1500 is asked", false),
+            (report(NodeReport { equipment: fixed, ..healthy() }), "HostFixed/a",
+                "the configuration of node a's host cannot be told another MTU: nobody describes eth0", false),
             (report(NodeReport { observed: None, ..healthy() }), "Silent/a", "node a has not reported what it runs", false),
             (report(NodeReport { observed: Some(elsewhere), ..healthy() }), "Elsewhere/a",
                 "node a runs pods at 1300, the cluster is at 1400", false),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
-use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
+use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, SpecEdit};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::name::NodeName;
@@ -47,10 +47,11 @@ impl World {
             .enumerate()
             .filter_map(|(at, object)| Some((NAMES[at].clone(), World::facts_of(object.as_ref()?))))
             .collect();
-        let (cards, probes) = (Cards::new(), Probes::default());
+        let (equipped, probes) = (Equipped::new(), Probes::default());
         let mode = Mode { unattended: state.unattended, ..Mode::default() };
         let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-        let facts = Facts { cluster, asked: state.spec, mode, nodes: &nodes, cards: &cards, probes: &probes };
+        let facts =
+            Facts { cluster, asked: state.spec, mode, nodes: &nodes, equipped: &equipped, probes: &probes };
         let decision = (self.planner.decide)(&state.record, &facts);
         if decision.record != state.record {
             return vec![Write::Record { read: state.record, new: decision.record }];

@@ -97,7 +97,7 @@ fn back(change: &Change) -> [Asked; 2] {
 fn there_is_a_way_back(state: &State) -> Result<(), String> {
     let Some(change) = state.record.change else { return Ok(()) };
     let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
-    let fleet = Fleet { hosts: &BTreeMap::new(), cards: &BTreeMap::new() };
+    let fleet = Fleet { hosts: &BTreeMap::new(), equipped: &BTreeMap::new() };
     let accepted = |asked: &Asked| read(&cluster, &state.record, fleet, asked).is_ok();
     if back(&change).iter().all(accepted) {
         Ok(())

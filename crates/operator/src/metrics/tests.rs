@@ -1,6 +1,6 @@
 use netferry_core::mtu::Mtu as Size;
-use netferry_core::mtu::card::Cards;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
+use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
@@ -39,10 +39,10 @@ fn asked(to: u32) -> Decision {
         name("a"),
         NodeFacts { done: Some(0), observed: Some(observed), unclaimed: false },
     )]);
-    let (cards, probes) = (Cards::new(), Probes::default());
+    let (equipped, probes) = (Equipped::new(), Probes::default());
     decide(
         &Record::settled(size(1400)),
-        &Facts { cluster, asked, mode: Mode::default(), nodes: &nodes, cards: &cards, probes: &probes },
+        &Facts { cluster, asked, mode: Mode::default(), nodes: &nodes, equipped: &equipped, probes: &probes },
     )
 }
 

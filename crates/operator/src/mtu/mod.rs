@@ -19,7 +19,7 @@ use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::Mtu;
-use netferry_core::mtu::card::Cards;
+use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
 use netferry_core::mtu::probe::judge::Probes;
@@ -79,8 +79,8 @@ impl Outcome {
 pub(crate) struct Seen<'a> {
     /// Of what they run.
     pub(crate) nodes: &'a BTreeMap<NodeName, NodeFacts>,
-    /// Of their cards.
-    pub(crate) cards: &'a Cards,
+    /// Of what hosts are able to do.
+    pub(crate) equipped: &'a Equipped,
     /// Of the ways between them.
     pub(crate) probes: &'a Probes,
 }
@@ -102,8 +102,8 @@ pub(crate) fn think(
         }
     };
     let asked = translate::asked(&network.spec);
-    let Seen { nodes, cards, probes } = *seen;
-    let decision = decide(record, &Facts { cluster, asked, mode, nodes, cards, probes });
+    let Seen { nodes, equipped, probes } = *seen;
+    let decision = decide(record, &Facts { cluster, asked, mode, nodes, equipped, probes });
     let mut conditions: Vec<Wanted> = decision.conditions.iter().map(wanted).collect();
     let held_condition =
         conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());

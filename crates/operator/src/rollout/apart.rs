@@ -45,8 +45,8 @@ impl Rollout {
         };
         let world = self.look(news).await?;
         let asked = translate::asked(&network.spec);
-        let (hosts, cards) = (hosts(&world.facts()), world.cards());
-        let fleet = Fleet { hosts: &hosts, cards: &cards };
+        let (hosts, equipped) = (hosts(&world.facts()), world.equipped());
+        let fleet = Fleet { hosts: &hosts, equipped: &equipped };
         let refusals = unserved(&cluster, record.as_ref(), fleet, &asked);
         self.metrics.refused(&refusals);
         let mut said = network.status.iter().flat_map(|status| &status.conditions);

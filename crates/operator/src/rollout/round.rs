@@ -66,9 +66,9 @@ impl Rollout {
                     return Ok(Some(SOON));
                 }
             }
-            let (facts, cards) = (world.facts(), world.cards());
+            let (facts, equipped) = (world.facts(), world.equipped());
             let probes = world.probes(&record);
-            let seen = Seen { nodes: &facts, cards: &cards, probes: &probes };
+            let seen = Seen { nodes: &facts, equipped: &equipped, probes: &probes };
             let deployed = networks::deployed_mode(config.as_ref());
             let Some(outcome) = mtu::think(&record, &network, deployed, &seen) else {
                 return Ok(None);

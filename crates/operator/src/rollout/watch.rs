@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::error::chain;
-use netferry_core::mtu::card::Card;
+use netferry_core::mtu::equipment::Equipment;
 use netferry_core::mtu::plan::Observed;
 use netferry_core::mtu::probe::Report;
 use netferry_translate::machine::{Machine, understood};
@@ -31,8 +31,8 @@ pub(super) struct Traits {
     pub(super) wrong: Vec<String>,
     /// What it reports to run.
     pub(super) observed: Option<Observed>,
-    /// What its cards take, as far as it said so.
-    pub(super) cards: Vec<Card>,
+    /// What its host is able to do, as far as it said so.
+    pub(super) equipment: Equipment,
     /// What it found out about the ways to others.
     pub(super) report: Option<Report>,
     /// Whether it has a place in the network.
@@ -53,8 +53,8 @@ impl Traits {
             noted(&problem);
             None
         });
-        let cards = translate::cards(annotations);
-        Traits { machine: machine.map(Arc::new), wrong, observed, cards, report, runs: mtu::runs(node) }
+        let equipment = translate::equipment(annotations);
+        Traits { machine: machine.map(Arc::new), wrong, observed, equipment, report, runs: mtu::runs(node) }
     }
 }
 

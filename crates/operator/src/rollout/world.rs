@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
-use netferry_core::mtu::card::Cards;
+use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
@@ -97,10 +97,10 @@ impl World {
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).map(of).collect()
     }
 
-    /// What nodes' cards take.
-    pub(super) fn cards(&self) -> Cards {
+    /// What hosts are able to do.
+    pub(super) fn equipped(&self) -> Equipped {
         let nodes = self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
-        nodes.map(|seen| (seen.machine.node.name.clone(), seen.traits.cards.clone())).collect()
+        nodes.map(|seen| (seen.machine.node.name.clone(), seen.traits.equipment.clone())).collect()
     }
 
     fn only_pools(&self) -> Vec<Pool> {

@@ -98,6 +98,15 @@ async fn a_refused_change_leaves_a_cluster_that_was_never_changed_as_it_is() {
     for row in rows {
         is_refused(&site, row, &plugin(PODS.0)).await;
     }
+    site.fleet.truth.with(|seen| seen.fixed = Some("nobody describes eth0".into()));
+    // Until the machines have said that, too.
+    pass(120).await;
+    let row = Row(
+        migration(Some(1400), 8900, json!({ "to": 9000 })),
+        "HostFixed",
+        "that of node n000 cannot: nobody describes eth0",
+    );
+    is_refused(&site, row, &plugin(PODS.0)).await;
     assert_eq!(said().await, [MtuConditionType::Refused.as_str()]);
 }
 

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, NicRange, RouteMtu};
+use netferry_api::mtu::{FixedMtu, InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, NicRange, RouteMtu};
 use netferry_api::overlay::ConfigNetwork;
 use netferry_api::rollout::MachineConfig;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
@@ -55,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) narrow: Option<(String, String, Mtu)>,
     /// What cards of machines take, where they say it.
     pub(crate) cards: Option<NicRange>,
+    /// Why the configuration of machines' hosts cannot be told a larger size.
+    pub(crate) fixed: Option<String>,
     /// What somebody sees to that hosts come up with at least.
     pub(crate) raised: Option<Mtu>,
     /// Machines that do not come up, once they are off.
@@ -549,6 +551,7 @@ impl Machine {
         MtuObserved::new(vec![uplink], vec![route], cni)
             .expect("it does not contradict itself")
             .at_epoch(booted.epoch)
+            .on_host(FixedMtu { change: None, growth: self.truth.with(|seen| seen.fixed.clone()) })
     }
 
     /// What trying the ways to other machines comes to.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Cluster, Field, Plugin, Refusal, Transport};
-use crate::mtu::card::{Cards, Unfit};
+use crate::mtu::Mtu;
+use crate::mtu::equipment::{Equipped, Unfit};
 use crate::mtu::record::{Change, Ends, Record, Stage};
-use crate::mtu::{Envelope, Mtu};
 use crate::name::NodeName;
 
 /// What the operator's `Network` says of the MTU, not yet believed.
@@ -52,8 +52,8 @@ pub type Hosts = BTreeMap<NodeName, Option<Mtu>>;
 pub struct Fleet<'a> {
     /// See [`Hosts`].
     pub hosts: &'a Hosts,
-    /// See [`Cards`].
-    pub cards: &'a Cards,
+    /// See [`Equipped`].
+    pub equipped: &'a Equipped,
 }
 
 /// Reads an edit.
@@ -183,7 +183,7 @@ fn with(
     let known = record.change.filter(|running| running.stage != Stage::Returning);
     let goes_on = known.is_some_and(|running| running.host.span() == change.host.span());
     if change.stage != Stage::Returning && !goes_on {
-        let refusals = unfit(change.host.span(), fleet.cards);
+        let refusals = unfit(change.host, fleet.equipped);
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -225,11 +225,13 @@ fn start(
     Ok(Change { network, host, stage: Stage::Spreading { finish: false }, back: false })
 }
 
-/// What cards do not take of a change. Such a node would be drained and restarted only to keep its kubelet away, where
-/// no cancellation reaches it.
-fn unfit(span: Envelope, cards: &Cards) -> Vec<Refusal> {
+/// What hosts are not able to do of a change. Such a node would be drained and restarted only to keep its kubelet away,
+/// where no cancellation reaches it.
+fn unfit(host: Ends, equipped: &Equipped) -> Vec<Refusal> {
+    let span = host.span();
     let (mut small, mut large) = (Vec::new(), Vec::new());
-    for (node, card) in cards.iter().flat_map(|(node, all)| all.iter().map(move |card| (node, card))) {
+    for (node, card) in equipped.iter().flat_map(|(node, its)| its.cards.iter().map(move |card| (node, card)))
+    {
         match card.takes(span) {
             Ok(()) => {}
             Err(Unfit::TooSmall(_)) => small.push((node.clone(), card.clone())),
@@ -238,7 +240,11 @@ fn unfit(span: Envelope, cards: &Cards) -> Vec<Refusal> {
     }
     let small = (!small.is_empty()).then_some(Refusal::CardTooSmall { needs: span.carries(), cards: small });
     let large = (!large.is_empty()).then_some(Refusal::CardTooLarge { needs: span.sends(), cards: large });
-    small.into_iter().chain(large).collect()
+    let fixed =
+        equipped.iter().filter_map(|(node, its)| Some((node.clone(), its.fixed.against(host)?.to_owned())));
+    let fixed: Vec<(NodeName, String)> = fixed.collect();
+    let fixed = (!fixed.is_empty()).then_some(Refusal::HostFixed(fixed));
+    small.into_iter().chain(large).chain(fixed).collect()
 }
 
 /// The size all hosts share. That of a cluster without nodes is not known: an API that answers with none does not make

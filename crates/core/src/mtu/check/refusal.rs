@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::mtu::Mtu;
-use crate::mtu::card::Card;
+use crate::mtu::equipment::Card;
 use crate::name::NodeName;
 
 /// A field of the operator's `Network`.
@@ -192,6 +192,9 @@ pub enum Refusal {
         /// Which cannot.
         cards: Vec<(NodeName, Card)>,
     },
+    /// Hosts whose own configuration cannot be told another size, and why.
+    #[error("hosts' own configuration would have to say another MTU, and that of {}", each_why(.0))]
+    HostFixed(Vec<(NodeName, String)>),
     /// Nobody does without the encapsulation.
     #[error(
         "spec.defaultNetwork.ovnKubernetesConfig.transport is NoOverlay, but nodes wrap packets in Geneve all the same; \
@@ -224,6 +227,7 @@ impl Refusal {
             Refusal::HostsNotAtFrom { .. } => "HostsNotAtFrom",
             Refusal::CardTooSmall { .. } => "CardTooSmall",
             Refusal::CardTooLarge { .. } => "CardTooLarge",
+            Refusal::HostFixed(_) => "HostFixed",
             Refusal::TransportNotServed => "TransportNotServed",
             Refusal::PluginNotServed => "PluginNotServed",
         }
@@ -325,6 +329,14 @@ fn silent(nodes: &[NodeName]) -> String {
 
 fn each(nodes: &[(NodeName, Mtu)]) -> String {
     nodes.iter().map(|(node, mtu)| format!("{node} at {mtu}")).collect::<Vec<_>>().join(", ")
+}
+
+fn each_why(nodes: &[(NodeName, String)]) -> String {
+    nodes
+        .iter()
+        .map(|(node, why)| format!("node {node} cannot: {why}"))
+        .collect::<Vec<_>>()
+        .join("; that of ")
 }
 
 fn each_card(cards: &[(NodeName, Card)], takes: impl Fn(&Card) -> String) -> String {

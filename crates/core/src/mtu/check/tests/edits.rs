@@ -296,8 +296,12 @@ fn what_is_asked_of_a_plugin_that_is_not_ours_is_checked_and_then_refused_for_th
     let sdn = Cluster { plugin: Plugin::OpenShiftSdn, v6: false };
     let settled = Record::settled(mtu(1400));
     let reasons = |record: Option<&Record>, asked: &Asked| -> Vec<&str> {
-        let all =
-            unserved(&sdn, record, Fleet { hosts: &hosts(&[("a", 1500)]), cards: &Cards::new() }, asked);
+        let all = unserved(
+            &sdn,
+            record,
+            Fleet { hosts: &hosts(&[("a", 1500)]), equipped: &Equipped::new() },
+            asked,
+        );
         all.iter().map(Refusal::reason).collect()
     };
     assert_eq!(reasons(Some(&settled), &change(1400, 1450, 1500)), ["PluginNotServed"]);

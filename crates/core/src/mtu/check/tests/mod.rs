@@ -1,10 +1,10 @@
-mod cards;
 mod edits;
+mod equipment;
 mod numbers;
 mod settings;
 
 use super::*;
-use crate::mtu::card::Cards;
+use crate::mtu::equipment::Equipped;
 use crate::mtu::fixtures::mtu;
 use crate::mtu::record::{Change, Record, Stage};
 use crate::name::NodeName;
@@ -31,7 +31,7 @@ fn hosts(sizes: &[(&str, u32)]) -> Hosts {
 
 /// Reads an edit where nothing is known of cards.
 fn read(cluster: &Cluster, record: &Record, hosts: &Hosts, asked: &Asked) -> Result<Wanted, Vec<Refusal>> {
-    super::read(cluster, record, Fleet { hosts, cards: &Cards::new() }, asked)
+    super::read(cluster, record, Fleet { hosts, equipped: &Equipped::new() }, asked)
 }
 
 fn spreading(record: &Record) -> (u32, u32, u32, u32) {
