@@ -23,7 +23,7 @@ use crate::time;
 /// network, in every family they have. This shows what they found.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 1 if something is not as it is configured, or packets are lost.
+Exit codes: 1 if something is not as it is configured, less gets through than nodes send, or packets are lost.
 
 Examples:
   netferry mtu verify

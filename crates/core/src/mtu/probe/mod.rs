@@ -29,6 +29,15 @@ pub enum Layer {
     Pods,
 }
 
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layer::Hosts => "hosts",
+            Layer::Pods => "pods",
+        })
+    }
+}
+
 /// One way from a node to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Way {
@@ -78,11 +87,7 @@ impl Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = match self.layer {
-            Layer::Hosts => "hosts",
-            Layer::Pods => "pods",
-        };
-        write!(f, "{who}, {}", self.family)
+        write!(f, "{}, {}", self.layer, self.family)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::judge::{Lost, Trouble, trouble, untried};
+use super::judge::{Lost, Pair, Trouble, trouble, untried};
 use super::{Layer, Report, Runs, Way};
 use crate::mtu::Mtu;
 use crate::mtu::record::Record;
@@ -27,7 +27,8 @@ pub struct Row {
     pub node: NodeName,
     /// How.
     pub way: Way,
-    /// The size every node is to hold: the cluster's, while nothing changes.
+    /// The size every node is to hold: the cluster's, while nothing changes. Hosts' is then where the last change that
+    /// concerned them left them; where none did they are their own, and it is what each uses.
     pub configured: Mtu,
     /// The largest packet the node sends.
     pub uses: Mtu,
@@ -53,8 +54,31 @@ pub enum Wrong {
         /// What is configured.
         configured: Mtu,
     },
+    /// A node sends larger packets than another one carries. No trial finds that: nodes try each other with no more than
+    /// both ends carry.
+    Apart {
+        /// From whom to whom.
+        pair: Pair,
+        /// Between whose addresses.
+        layer: Layer,
+        /// What the one sends.
+        sends: Mtu,
+        /// What the other carries.
+        carries: Mtu,
+    },
     /// What a node sends does not arrive.
     Lost(Trouble),
+    /// Less arrives than a node sends, and it does not name where.
+    Passes {
+        /// Which.
+        node: NodeName,
+        /// How.
+        way: Way,
+        /// What it sends.
+        uses: Mtu,
+        /// What arrives everywhere.
+        passes: Mtu,
+    },
 }
 
 impl fmt::Display for Wrong {
@@ -67,44 +91,68 @@ impl fmt::Display for Wrong {
             Wrong::Uses { node, way, uses, configured } => {
                 write!(f, "node {node} sends packets of {uses} ({way}), and {configured} is configured")
             }
+            Wrong::Apart { pair: Pair { from, to }, layer, sends, carries } => {
+                write!(
+                    f,
+                    "packets are lost from {from} to {to} ({layer}: {from} sends {sends}, {to} carries {carries})"
+                )
+            }
             Wrong::Lost(trouble) => write!(f, "packets are lost {trouble}"),
+            Wrong::Passes { node, way, uses, passes } => write!(
+                f,
+                "node {node} sends packets of {uses} ({way}), and {passes} is the most that gets through to every other node"
+            ),
+        }
+    }
+}
+
+impl Wrong {
+    /// Whether this says already, and of whom, why no more gets through than `row` says.
+    fn accounts_for(&self, row: &Row) -> bool {
+        match self {
+            Wrong::Apart { layer, carries, .. } => *layer == row.way.layer && *carries <= row.passes,
+            Wrong::Lost(Trouble { way, lost: Lost::Above(size), .. }) => {
+                *way == row.way && *size <= row.passes
+            }
+            Wrong::Lost(Trouble { lost: Lost::Some { .. }, .. })
+            | Wrong::Silent(_)
+            | Wrong::Untried(_)
+            | Wrong::Uses { .. }
+            | Wrong::Passes { .. } => false,
         }
     }
 }
 
 /// What is measured, beside what is configured; and what of it is wrong.
 pub fn verify(record: &Record, nodes: &BTreeMap<NodeName, Known>) -> (Vec<Row>, Vec<Wrong>) {
-    let (pods, hosts) = record.anchor();
     let uids = nodes.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
     let reports: BTreeMap<_, _> =
         nodes.iter().filter_map(|(name, known)| Some((name.clone(), known.report.clone()?))).collect();
+    // During a change a node may send less than every node holds.
+    let settled = record.change.is_none();
     let (mut rows, mut wrongs) = (Vec::new(), Vec::new());
     for (node, known) in nodes {
         let Some(runs) = known.runs else {
             wrongs.push(Wrong::Silent(node.clone()));
             continue;
         };
-        let all = known.report.as_ref().and_then(|report| report.all.as_ref());
-        for (way, passes) in all.iter().flat_map(|all| &all.widths) {
-            let uses = runs.on(way.layer).sends();
-            let configured = match way.layer {
-                Layer::Pods => pods,
-                // Hosts are their own while nothing changes.
-                Layer::Hosts => hosts.unwrap_or(uses),
-            };
-            rows.push(Row { node: node.clone(), way: *way, configured, uses, passes: *passes });
-            // During a change a node may send less than every node holds.
-            let settled = record.change.is_none();
-            if uses > configured || (settled && uses != configured) {
-                wrongs.push(Wrong::Uses { node: node.clone(), way: *way, uses, configured });
-            }
-        }
-        let bad = known.report.iter().flat_map(|report| trouble(node, report, &uids));
         let hurts = |trouble: &Trouble| match trouble.lost {
             Lost::Above(size) => size < runs.on(trouble.way.layer).sends(),
             Lost::Some { .. } => true,
         };
-        wrongs.extend(bad.filter(hurts).map(Wrong::Lost));
+        let lost = known.report.iter().flat_map(|report| trouble(node, report, &uids)).filter(hurts);
+        let named: Vec<Wrong> = apart(node, &runs, nodes).chain(lost.map(Wrong::Lost)).collect();
+        for row in measured(record, node, &runs, known.report.as_ref()) {
+            let Row { way, configured, uses, passes, .. } = row;
+            if uses > configured || (settled && uses != configured) {
+                wrongs.push(Wrong::Uses { node: node.clone(), way, uses, configured });
+            }
+            if passes < uses && !named.iter().any(|wrong| wrong.accounts_for(&row)) {
+                wrongs.push(Wrong::Passes { node: node.clone(), way, uses, passes });
+            }
+            rows.push(row);
+        }
+        wrongs.extend(named);
     }
     let epoch = |name: &NodeName| nodes.get(name)?.runs.map(|runs| runs.epoch);
     let spoke = |name: &NodeName| nodes[name].runs.is_some();
@@ -112,74 +160,35 @@ pub fn verify(record: &Record, nodes: &BTreeMap<NodeName, Known>) -> (Vec<Row>, 
     (rows, wrongs)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::{All, Narrow, Roll};
-    use super::*;
-    use crate::mtu::Envelope;
-    use crate::mtu::fixtures::{mtu, name};
-
-    fn way() -> Way {
-        Way::named("pods-ipv4").unwrap()
-    }
-
-    fn cluster(pods: u32, passes: u32) -> BTreeMap<NodeName, Known> {
-        let roll = Roll::of([(&name("a"), "a"), (&name("b"), "b")]);
-        let known = |node: &str| {
-            let runs =
-                Runs { epoch: 3, hosts: Envelope::settled(mtu(1500)), pods: Envelope::settled(mtu(pods)) };
-            let all = All { roll, widths: [(way(), mtu(passes))].into() };
-            let report = Report { epoch: 3, all: Some(all), ..Report::default() };
-            (name(node), Known { uid: node.into(), runs: Some(runs), report: Some(report) })
+/// What a node found out, beside what is configured and what it uses.
+fn measured(record: &Record, node: &NodeName, runs: &Runs, report: Option<&Report>) -> Vec<Row> {
+    let (pods, hosts) = record.anchor();
+    let hosts = hosts.or(record.hosts);
+    let all = report.and_then(|report| report.all.as_ref());
+    let row = |(way, passes): (&Way, &Mtu)| {
+        let uses = runs.on(way.layer).sends();
+        let configured = match way.layer {
+            Layer::Pods => pods,
+            Layer::Hosts => hosts.unwrap_or(uses),
         };
-        ["a", "b"].map(known).into()
-    }
-
-    fn said(nodes: &BTreeMap<NodeName, Known>) -> Vec<String> {
-        let (_, wrongs) = verify(&Record::settled(mtu(1400)), nodes);
-        wrongs.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn what_is_configured_used_and_measured_agree_in_a_healthy_cluster() {
-        let (rows, wrongs) = verify(&Record::settled(mtu(1400)), &cluster(1400, 1400));
-        assert_eq!(wrongs, []);
-        let sizes = (mtu(1400), mtu(1400), mtu(1400));
-        assert!(rows.len() == 2 && rows.iter().all(|row| (row.configured, row.uses, row.passes) == sizes));
-    }
-
-    #[test]
-    fn a_node_that_uses_something_else_is_named() {
-        assert_eq!(
-            said(&cluster(1300, 1300))[0],
-            "node a sends packets of 1300 (pods, IPv4), and 1400 is configured"
-        );
-    }
-
-    #[test]
-    fn a_way_that_loses_what_is_sent_is_named_and_one_that_loses_only_more_is_not() {
-        let mut nodes = cluster(1400, 1350);
-        let narrow = |passes| Narrow { to: name("b"), way: way(), tried: mtu(8900), passes: mtu(passes) };
-        let report = |nodes: &mut BTreeMap<NodeName, Known>, passes| {
-            nodes.get_mut(&name("a")).unwrap().report.as_mut().unwrap().narrow = vec![narrow(passes)];
-        };
-        report(&mut nodes, 1350);
-        assert_eq!(said(&nodes), ["packets are lost from a to b (pods, IPv4: all above 1350)"]);
-        report(&mut nodes, 1400);
-        assert_eq!(said(&nodes), [""; 0]);
-    }
-
-    #[test]
-    fn nodes_that_say_nothing_or_have_not_tried_are_named() {
-        let mut nodes = cluster(1400, 1400);
-        nodes.get_mut(&name("a")).unwrap().report = None;
-        nodes.get_mut(&name("b")).unwrap().runs = None;
-        assert_eq!(
-            said(&nodes),
-            [
-                "node b has not reported what it runs",
-                "node a has not tried yet what gets through to the others"
-            ]
-        );
-    }
+        Row { node: node.clone(), way: *way, configured, uses, passes: *passes }
+    };
+    all.iter().flat_map(|all| &all.widths).map(row).collect()
 }
+
+/// The nodes that carry less than this one sends.
+fn apart(node: &NodeName, runs: &Runs, nodes: &BTreeMap<NodeName, Known>) -> impl Iterator<Item = Wrong> {
+    let others = nodes.iter().filter(move |(other, _)| *other != node);
+    let others = others.filter_map(|(other, known)| Some((other, known.runs?)));
+    others.flat_map(move |(other, theirs)| {
+        [Layer::Hosts, Layer::Pods].into_iter().filter_map(move |layer| {
+            let (sends, carries) = (runs.on(layer).sends(), theirs.on(layer).carries());
+            let pair = Pair { from: node.clone(), to: other.clone() };
+            (sends > carries).then_some(Wrong::Apart { pair, layer, sends, carries })
+        })
+    })
+}
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;
