@@ -17,7 +17,7 @@ use netferry_core::rollout::pool::Truth;
 
 use crate::{machine, mtu, node};
 
-/// Ways with trouble that a report names; the rest is counted.
+/// Ways with trouble, of either kind, that a report names; the rest is counted.
 const NAMED: usize = 16;
 
 /// A node as others try it; nothing of one that takes no part in changes of the MTU.
@@ -101,13 +101,15 @@ fn known(word: &str) -> Result<Way, NotAReport> {
 
 /// A report as it is published.
 pub fn printed(report: &Report) -> MtuProbes {
-    let narrow = report.narrow.iter().take(NAMED).map(|one| NarrowWay {
+    let narrow = worst(&report.narrow, |one| (one.way, one.passes)).map(|one| NarrowWay {
         to: one.to.to_string(),
         way: one.way.name().to_owned(),
         tried: one.tried.bytes(),
         passes: one.passes.bytes(),
     });
-    let losses = report.losses.iter().take(NAMED).map(|one| LossyWay {
+    let thousandths =
+        |one: &Loss| u64::from(one.of.saturating_sub(one.lost)) * 1000 / u64::from(one.of.max(1));
+    let losses = worst(&report.losses, |one| (one.way, thousandths(one))).map(|one| LossyWay {
         to: one.to.to_string(),
         way: one.way.name().to_owned(),
         lost: one.lost,
@@ -123,6 +125,26 @@ pub fn printed(report: &Report) -> MtuProbes {
         losses: losses.collect(),
         more: beyond(report.narrow.len()) + beyond(report.losses.len()),
     }
+}
+
+/// As many as are named, in the order they came. The first to be named is the worst on each way, where least gets through:
+/// sizes of hosts and of pods are not to be compared, and whoever asks whether a way takes some size must not be told of
+/// others instead.
+fn worst<T, K: Ord>(all: &[T], gets_through: impl Fn(&T) -> (Way, K)) -> impl Iterator<Item = &T> {
+    let mut ways: BTreeMap<Way, Vec<(K, usize)>> = BTreeMap::new();
+    for (at, one) in all.iter().enumerate() {
+        let (way, least) = gets_through(one);
+        ways.entry(way).or_default().push((least, at));
+    }
+    let ranked = ways.into_values().flat_map(|mut of_way| {
+        of_way.sort();
+        of_way.into_iter().enumerate().map(|(rank, (least, at))| (rank, least, at))
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort();
+    let mut named: Vec<usize> = ranked.into_iter().take(NAMED).map(|(_, _, at)| at).collect();
+    named.sort_unstable();
+    named.into_iter().map(|at| &all[at])
 }
 
 #[cfg(test)]
@@ -153,6 +175,36 @@ mod tests {
         let losses = (0..40).map(lossy).collect();
         let written = printed(&Report { losses, ..Report::default() });
         assert_eq!((written.losses.len(), written.more), (16, 24));
+    }
+
+    #[test]
+    fn of_many_narrow_ways_the_narrowest_of_each_kind_are_named() {
+        let (hosts, pods) = (Way::ALL[0].0, Way::ALL[2].0);
+        let narrow = |to: usize, way, passes: usize| Narrow {
+            to: NodeName::new(format!("n{to:02}")).unwrap(),
+            way,
+            tried: Mtu::new(9000).unwrap(),
+            passes: Mtu::new(u32::try_from(passes).unwrap()).unwrap(),
+        };
+        // Pods get less through than hosts on every way, and the narrowest way of hosts is the last by name.
+        let of_hosts = (0..40).map(|to| narrow(to, hosts, 8000 - to));
+        let of_pods = (0..40).map(|to| narrow(to, pods, 1400 + to));
+        let mut all: Vec<Narrow> = of_hosts.chain(of_pods).collect();
+        all.sort();
+        let written = printed(&Report { narrow: all, ..Report::default() });
+        let named = |way: Way| -> Vec<u32> {
+            written.narrow.iter().filter(|one| one.way == way.name()).map(|one| one.passes).collect()
+        };
+        assert_eq!(named(hosts), [7968, 7967, 7966, 7965, 7964, 7963, 7962, 7961]);
+        assert_eq!(named(pods), [1400, 1401, 1402, 1403, 1404, 1405, 1406, 1407]);
+        assert_eq!(written.more, 64);
+    }
+
+    #[test]
+    fn of_many_ways_with_losses_those_that_lose_most_are_named() {
+        let losses = (0..40).map(|to| Loss { lost: if to == 39 { 20 } else { 4 }, ..lossy(to) }).collect();
+        let written = printed(&Report { losses, ..Report::default() });
+        assert_eq!(written.losses.last().map(|one| (one.to.as_str(), one.lost)), Some(("n39", 20)));
     }
 
     #[test]
