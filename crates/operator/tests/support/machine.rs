@@ -17,10 +17,8 @@ use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState 
 use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{HostFile, PATH};
-use netferry_core::mtu::probe::{All, Narrow, Report, Roll, Way};
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
-use netferry_core::name::NodeName;
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::daemon::{self, Named, Said, Step};
 use netferry_core::rollout::merge::Rendered;
@@ -30,6 +28,7 @@ use tokio::sync::watch;
 
 use super::blows::{Part, Steps};
 use super::chance::Chance;
+use super::ways;
 
 /// What Geneve over IPv4 adds.
 pub(crate) const HEADERS: u32 = 58;
@@ -53,6 +52,8 @@ pub(crate) struct Seen {
     pub(crate) known: BTreeMap<String, (String, Option<u64>)>,
     /// A way from one machine to another that is too narrow.
     pub(crate) narrow: Option<(String, String, Mtu)>,
+    /// A way from one machine to another on which so many of twenty trials are lost.
+    pub(crate) lossy: Option<(String, String, u32)>,
     /// What cards of machines take, where they say it.
     pub(crate) cards: Option<NicRange>,
     /// Why the configuration of machines' hosts cannot be told a larger size.
@@ -524,7 +525,10 @@ impl Machine {
         if node.annotations().get(MtuObserved::KEY) != Some(&text) {
             return self.annotate(json!({ MtuObserved::KEY: text }), None).await;
         }
-        let (said, found) = (probe::report(node.metadata.annotations.as_ref()), self.found(&run.booted));
+        let (said, found) = (
+            probe::report(node.metadata.annotations.as_ref()),
+            self.truth.with(|seen| ways::found(seen, &self.name, &run.booted)),
+        );
         if found.is_news(said.expect("what a machine wrote can be read").as_ref()) {
             let text = probe::printed(&found).to_string();
             return self.annotate(json!({ MtuProbes::KEY: text }), None).await;
@@ -553,28 +557,6 @@ impl Machine {
             .at_epoch(booted.epoch)
             .on_host(FixedMtu { change: None, growth: self.truth.with(|seen| seen.fixed.clone()) })
     }
-
-    /// What trying the ways to other machines comes to.
-    fn found(&self, booted: &Booted) -> Report {
-        self.truth.with(|seen| {
-            let all = seen.known.values().all(|(_, epoch)| *epoch == Some(booted.epoch));
-            let names: Vec<(NodeName, &String)> =
-                seen.known.iter().map(|(name, (uid, _))| (node_name(name), uid)).collect();
-            let roll = all.then(|| Roll::of(names.iter().map(|(name, uid)| (name, uid.as_str()))));
-            let all = roll.map(|roll| All { roll, widths: BTreeMap::new() });
-            let narrow = seen.narrow.iter().filter(|(from, _, _)| *from == self.name).filter_map(|narrow| {
-                let (_, to, passes) = narrow;
-                let tried = seen.serving.get(to)?.1.carries().min(booted.host.carries());
-                let way = Way::named("hosts-ipv4").expect("it is a way");
-                (tried > *passes).then_some(Narrow { to: node_name(to), way, tried, passes: *passes })
-            });
-            Report { epoch: booted.epoch, all, narrow: narrow.collect(), losses: Vec::new() }
-        })
-    }
-}
-
-fn node_name(name: &str) -> NodeName {
-    NodeName::new(name).expect("a machine's name is a node's")
 }
 
 fn file_of(config: &Rendered) -> Option<HostFile> {

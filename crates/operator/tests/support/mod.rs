@@ -10,6 +10,7 @@ pub(crate) mod crowd;
 pub(crate) mod fleet;
 pub(crate) mod machine;
 pub(crate) mod site;
+pub(crate) mod ways;
 
 use std::collections::BTreeMap;
 use std::future::Future;
