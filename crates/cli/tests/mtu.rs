@@ -2,6 +2,7 @@
 
 mod common;
 mod following;
+mod hosts_apart;
 mod planned;
 mod verified;
 

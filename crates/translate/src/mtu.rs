@@ -103,10 +103,10 @@ pub fn printed_edit(edit: &SpecEdit, spec: &OperatorNetworkSpec) -> Value {
             let migration = if alone { Value::Null } else { json!({ "mtu": null }) };
             json!({ "defaultNetwork": { config: { "mtu": mtu.bytes() } }, "migration": migration })
         }
-        SpecEdit::Migrate { from, to, machine_to } => json!({ "migration": { "mtu": {
+        SpecEdit::Migrate { from, to, machine_from, machine_to } => json!({ "migration": { "mtu": {
             "network": { "from": from.bytes(), "to": to.bytes() },
-            // What the hosts come from is known by now; what somebody said of it is not repeated.
-            "machine": { "from": null, "to": machine_to.bytes() },
+            // Where it is not said, what somebody said before goes.
+            "machine": { "from": machine_from.map(Mtu::bytes), "to": machine_to.bytes() },
         } } }),
     }
 }

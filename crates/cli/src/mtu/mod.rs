@@ -11,6 +11,7 @@ mod plan;
 mod preflight;
 mod seen;
 mod status;
+mod target;
 mod tempo;
 mod underlay;
 mod unserved;

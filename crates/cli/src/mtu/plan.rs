@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
-use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Fleet, read};
+use netferry_core::mtu::check::{Fleet, read};
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::outline::{Outline, Pace, outline, stale};
 use netferry_core::mtu::plan::SpecEdit;
@@ -26,32 +26,12 @@ use super::kept::Kept;
 use super::preflight::findings;
 use super::seen::{Seen, network};
 use super::status::Status;
+use super::target::{Target, refused};
 use super::unserved;
 use super::watch::{EVERY, Followed, follow};
 use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::{self, Paint};
-use crate::time;
-
-#[derive(Debug, Args)]
-struct Target {
-    /// The MTU pods shall have
-    #[arg(long, value_name = "BYTES")]
-    to: u32,
-    /// The MTU hosts shall have; without it, what pods need with the plugin's headers
-    #[arg(long, value_name = "BYTES")]
-    host_to: Option<u32>,
-    /// How long a node takes to restart, for the estimate
-    #[arg(long, value_name = "TIME", value_parser = time::read, default_value = "2m")]
-    restart: Duration,
-    /// Find out beforehand whether the wire carries what hosts shall have: links carry it for a moment, and nobody sends
-    /// more than today. Cards whose driver restarts when its size changes are away while it does
-    #[arg(long)]
-    probe_underlay: bool,
-    /// Go on in spite of this finding; may be given several times
-    #[arg(long, value_name = "NAME")]
-    accept: Vec<String>,
-}
 
 /// Show what a change would do to every node, and what speaks against it; change nothing
 ///
@@ -63,6 +43,7 @@ Exit codes: 3 if it would be refused. What speaks against it is part of the plan
 Examples:
   netferry mtu plan --to 8900 --host-to 9000
   netferry mtu plan --to 8900 --host-to 9000 --probe-underlay
+  netferry mtu plan --to 8900 --host-to 9000 --host-from 1500
   netferry mtu plan --to 8900 --host-to 9000 -o json > plan.json")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
@@ -139,18 +120,12 @@ async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
              (netferry mtu cancel)"
         )));
     }
-    let ends = |from, to| Some(AskedEnds { from, to: Some(to) });
-    let host_to = target.host_to.unwrap_or(target.to.saturating_add(seen.cluster.plugin.budget()));
-    let network = ends(Some(seen.record.mtu.bytes()), target.to);
-    let asked = Asked { mtu: None, migration: Some(AskedChange { network, machine: ends(None, host_to) }) };
     let facts = seen.facts();
     let hosts = facts.iter().map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())));
     // What hosts are able to do is a finding of its own, with a name.
     let fleet = Fleet { hosts: &hosts.collect(), equipped: &Equipped::new() };
-    let wanted = read(&seen.cluster, &seen.record, fleet, &asked).map_err(|refusals| {
-        let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-        Failure::Refused(anyhow!("{}", said.join("; ")))
-    })?;
+    let asked = target.asked(&seen.record, seen.cluster.plugin);
+    let wanted = read(&seen.cluster, &seen.record, fleet, &asked).map_err(|all| refused(&all))?;
     let change = wanted.change.ok_or_else(|| anyhow!("nothing would change"))?;
     let observed: BTreeMap<_, _> = facts.iter().map(|(name, node)| (name.clone(), node.observed)).collect();
     let pools: Vec<Pace> = paces(&seen);
@@ -284,7 +259,8 @@ fn holds(kept: &Kept, plan: &Plan, args: &ApplyArgs) -> Result<(), Failure> {
 /// The edit that asks for it.
 fn patch(plan: &Plan, args: &ApplyArgs) -> Value {
     let Change { network, host, .. } = plan.change;
-    let ask = SpecEdit::Migrate { from: network.from, to: network.to, machine_to: host.to };
+    let machine_from = args.target.host_from.map(|_| host.from);
+    let ask = SpecEdit::Migrate { from: network.from, to: network.to, machine_from, machine_to: host.to };
     let on_loss = args.on_loss.map(|on_loss| match on_loss {
         OnLoss::Pause => MtuOnLoss::Pause.to_string(),
         OnLoss::Reverse => MtuOnLoss::Reverse.to_string(),

@@ -99,6 +99,8 @@ pub enum SpecEdit {
         from: Mtu,
         /// `network.to`
         to: Mtu,
+        /// `machine.from`, where hosts do not say it with one voice; else nothing stands there.
+        machine_from: Option<Mtu>,
         /// `machine.to`
         machine_to: Mtu,
     },
@@ -262,7 +264,8 @@ pub fn undo(change: &Change) -> Option<SpecEdit> {
         Stage::Settling => network.to,
         Stage::Returning => return None,
     };
-    Some(SpecEdit::Migrate { from, to: network.from, machine_to: host.from })
+    // What the hosts come from is known by now; what somebody said of it is not repeated.
+    Some(SpecEdit::Migrate { from, to: network.from, machine_from: None, machine_to: host.from })
 }
 
 fn finished(record: &Record, arrived: bool, may_end: bool, finish_alone: bool) -> (Record, Option<SpecEdit>) {

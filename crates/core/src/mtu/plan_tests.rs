@@ -71,7 +71,7 @@ impl World {
             }
             match decision.edit {
                 Some(SpecEdit::Finish(mtu)) => self.asked = finish(mtu.bytes()),
-                Some(SpecEdit::Migrate { from, to, machine_to }) => {
+                Some(SpecEdit::Migrate { from, to, machine_to, .. }) => {
                     self.asked = change(from.bytes(), to.bytes(), machine_to.bytes());
                 }
                 None if decision.record == self.record => return decision,

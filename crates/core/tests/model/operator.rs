@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
+use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, SpecEdit};
@@ -59,11 +60,14 @@ impl World {
         if let Some(edit) = decision.edit {
             let new = match edit {
                 SpecEdit::Finish(mtu) => Asked { mtu: Some(mtu.bytes()), migration: None },
-                SpecEdit::Migrate { from, to, machine_to } => Asked {
+                SpecEdit::Migrate { from, to, machine_from, machine_to } => Asked {
                     mtu: state.spec.mtu,
                     migration: Some(AskedChange {
                         network: Some(AskedEnds { from: Some(from.bytes()), to: Some(to.bytes()) }),
-                        machine: Some(AskedEnds { from: None, to: Some(machine_to.bytes()) }),
+                        machine: Some(AskedEnds {
+                            from: machine_from.map(Mtu::bytes),
+                            to: Some(machine_to.bytes()),
+                        }),
                     }),
                 },
             };

@@ -106,11 +106,14 @@ fn the_second_edit_takes_the_migration_away_and_nothing_else_of_somebody_s() {
     ] {
         assert_eq!(printed_edit(&finish, &spec(value)), patch);
     }
-    let back = SpecEdit::Migrate { from: mtu(9000), to: mtu(1400), machine_to: mtu(1500) };
-    assert_eq!(
-        printed_edit(&back, &spec(json!({}))),
-        json!({ "migration": { "mtu": { "network": { "from": 9000, "to": 1400 }, "machine": { "from": null, "to": 1500 } } } })
-    );
+    for (machine_from, written) in [(None, Value::Null), (Some(mtu(9100)), json!(9100))] {
+        let back = SpecEdit::Migrate { from: mtu(9000), to: mtu(1400), machine_from, machine_to: mtu(1500) };
+        let machine = json!({ "from": written, "to": 1500 });
+        assert_eq!(
+            printed_edit(&back, &spec(json!({}))),
+            json!({ "migration": { "mtu": { "network": { "from": 9000, "to": 1400 }, "machine": machine } } })
+        );
+    }
 }
 
 fn changing(stage: Stage) -> Record {
