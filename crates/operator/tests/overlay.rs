@@ -198,6 +198,56 @@ async fn annotations_mangled_by_hand_are_reported_and_put_right_from_what_the_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn annotations_edited_into_something_well_formed_do_not_move_a_node_that_runs() {
+    let cluster = Cluster::usual().await;
+    let _operator = cluster.operator("a");
+    // The oldest, to whom others would have to give way.
+    for (name, id, subnet) in [("old", "40", "10.244.1.0/24"), ("b", "41", "10.244.2.0/24")] {
+        let (place, running) =
+            (format!(r#"{{"default":["{subnet}"]}}"#), format!(r#"{{"id":{id},"subnets":["{subnet}"]}}"#));
+        let annotations = [(SUBNETS, place.as_str()), (ID, id), ("netferry.dev/overlay-running", &running)];
+        cluster.join_with(name, &annotations).await;
+        pass(5).await;
+    }
+    cluster.join("c").await;
+    let before = cluster.until_placed(3).await;
+    for (edit, says) in [
+        ("10.244.9.0/24", "says 10.244.9.0/24, and the node runs with 10.244.1.0/24"),
+        ("10.244.2.0/24", "says 10.244.2.0/24, and the node runs with 10.244.1.0/24"),
+        ("10.244.0.0/20", "says 10.244.0.0/20, where the subnets of nodes are /24 (10.244.0.0/16)"),
+        ("0.0.0.0/1", "says 0.0.0.0/1, which is no subnet of the cluster's ranges"),
+    ] {
+        let edited = format!(r#"{{"default":["{edit}"]}}"#);
+        cluster.scribble("old", SUBNETS, json!(edited)).await;
+        cluster
+            .until("the edit is undone", async || {
+                let now = cluster.annotations("old").await;
+                (now.get(SUBNETS).map(String::as_str) == Some(r#"{"default":["10.244.1.0/24"]}"#))
+                    .then_some(())
+            })
+            .await;
+        assert_eq!(cluster.places().await, before, "{edit}");
+        let (reason, message) = cluster.until_condition("Degraded", "True").await;
+        assert_eq!(reason, "NodeAnnotationUnusable");
+        let told = format!("node old: annotation {SUBNETS} {says}; it has id 40 and 10.244.1.0/24");
+        assert_eq!(message, told);
+        // Events about one annotation are counted as one, which tells of the first.
+        let events = cluster.events("Node", "old").await;
+        let about = format!("node old: annotation {SUBNETS} says ");
+        assert!(events.iter().any(|(why, note)| *why == reason && note.starts_with(&about)), "{events:?}");
+        cluster.until_condition("Degraded", "False").await;
+    }
+    cluster.scribble("old", ID, json!("41")).await;
+    let (_, message) = cluster.until_condition("Degraded", "True").await;
+    assert!(message.contains("k8s.ovn.org/node-id says 41, and the node runs with 40"), "{message}");
+    cluster.until_condition("Degraded", "False").await;
+    assert_eq!(cluster.places().await, before);
+    for other in ["b", "c"] {
+        assert!(cluster.events("Node", other).await.is_empty(), "{other} is not concerned");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_nodes_with_one_id_the_older_keeps_it_and_both_are_told_apart() {
     let cluster = Cluster::usual().await;
     cluster.join_with("old", &[(ID, "7"), (SUBNETS, r#"{"default":["10.244.3.0/24"]}"#)]).await;

@@ -36,6 +36,11 @@ impl ClusterRange {
         self.host_prefix
     }
 
+    /// Whether a subnet is one of those the range is divided into.
+    pub fn gives(&self, subnet: IpNet) -> bool {
+        self.net.contains(&subnet) && subnet.prefix_len() == self.host_prefix && subnet.trunc() == subnet
+    }
+
     /// How many subnets the range holds.
     pub fn capacity(&self) -> u128 {
         1_u128 << (self.host_prefix - self.net.prefix_len())
@@ -215,6 +220,11 @@ impl Networks {
     /// The ranges of pods in one family.
     pub fn cluster_of(&self, family: Family) -> impl Iterator<Item = ClusterRange> + '_ {
         self.cluster.iter().copied().filter(move |range| Family::of_net(range.net) == family)
+    }
+
+    /// Whether a subnet can be a node's: one of those a range is divided into.
+    pub fn gives(&self, subnet: IpNet) -> bool {
+        self.cluster.iter().any(|range| range.gives(subnet))
     }
 
     /// The families pods and Services speak, IPv4 first.

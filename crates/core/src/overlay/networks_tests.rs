@@ -99,3 +99,20 @@ fn an_internal_network_without_room_is_refused() {
 fn net4(text: &str) -> Ipv4Net {
     text.parse().unwrap()
 }
+
+#[test]
+fn a_range_gives_what_it_is_divided_into_and_nothing_else() {
+    let range = ClusterRange::new("10.244.0.0/16".parse().unwrap(), 24).unwrap();
+    for (subnet, gives) in [
+        ("10.244.0.0/24", true),
+        ("10.244.255.0/24", true),
+        ("10.244.0.0/23", false),
+        ("10.244.0.0/25", false),
+        ("10.244.1.7/24", false),
+        ("10.245.0.0/24", false),
+        ("0.0.0.0/1", false),
+        ("fd01::/64", false),
+    ] {
+        assert_eq!(range.gives(subnet.parse().unwrap()), gives, "{subnet}");
+    }
+}

@@ -58,6 +58,20 @@ pub(crate) fn of_finding(finding: &Finding, allocation: &Allocation) -> Problem 
             action: giving(*what),
             repaired: true,
         },
+        Finding::Lingers { node, what, by } => Problem {
+            about: About::Node(node.as_str().to_owned()),
+            reason: Reason::NodeClaimTaken,
+            message: format!(
+                "node {node} runs with {} that is node {by}'s, and moves when its last pod has left: drain it; {}",
+                match what {
+                    Resource::Id => "a node id",
+                    Resource::Subnet(_) | Resource::Subnets => "a subnet",
+                },
+                instead(node)
+            ),
+            action: giving(*what),
+            repaired: false,
+        },
         Finding::Exhausted { node, what } => {
             let (reason, what) = exhausted(what);
             let message = format!("node {node} has no place in the overlay: {what}");
@@ -86,6 +100,11 @@ fn unusable(why: &Unusable) -> String {
         Unusable::Mangled(text) => format!("cannot be read ({})", shortened(text)),
         Unusable::NoSuchId(id) => format!("says {id}, which no node can have"),
         Unusable::OutsideRanges(net) => format!("says {net}, which is no subnet of the cluster's ranges"),
+        Unusable::OtherSize(net, range) => {
+            format!("says {net}, where the subnets of nodes are /{} ({})", range.host_prefix(), range.net())
+        }
+        Unusable::RunsWithId { says, runs } => format!("says {says}, and the node runs with {runs}"),
+        Unusable::RunsWithSubnet { says, runs } => format!("says {says}, and the node runs with {runs}"),
         Unusable::TwoOfAFamily(a, b) => format!("says {a} and {b}, two of one family"),
     }
 }

@@ -17,7 +17,7 @@ pub enum Wrong {
     SharedId(NodeName, NodeName),
     /// Two nodes share addresses.
     SharedSubnet(NodeName, NodeName),
-    /// A subnet lies outside every range, or its families are not the cluster's.
+    /// A subnet lies outside every range or is not of the size nodes have there, or the families are not the cluster's.
     Outside(NodeName),
     /// A transit or join address is not that of the id.
     Misplaced(NodeName),
@@ -32,7 +32,7 @@ impl fmt::Display for Wrong {
         match self {
             Wrong::SharedId(a, b) => write!(f, "{a} and {b} have one id"),
             Wrong::SharedSubnet(a, b) => write!(f, "{a} and {b} have addresses in common"),
-            Wrong::Outside(node) => write!(f, "the subnet of {node} lies outside the cluster's ranges"),
+            Wrong::Outside(node) => write!(f, "the subnet of {node} is none of the cluster's ranges"),
             Wrong::Misplaced(node) => write!(f, "an address of {node} does not follow from its id"),
             Wrong::Stranger(node) => write!(f, "{node} is given a place and is not there"),
             Wrong::Uprooted(node) => write!(f, "{node} would lose its subnet"),
@@ -50,8 +50,8 @@ pub fn check(networks: &Networks, nodes: &[Applicant], allocation: &Allocation) 
         if let Some(other) = ids.insert(given.id().number(), name) {
             wrong.push(Wrong::SharedId(other.clone(), name.clone()));
         }
-        let inside = |net: IpNet| networks.cluster().iter().any(|range| range.net().contains(&net));
-        if given.subnets().families() != networks.families() || !given.subnets().iter().all(inside) {
+        let inside = given.subnets().iter().all(|net| fits(networks, net));
+        if given.subnets().families() != networks.families() || !inside {
             wrong.push(Wrong::Outside(name.clone()));
         }
         let nth = |nets: Subnets| nets.nth(u32::from(given.id().number()));
@@ -77,22 +77,44 @@ pub fn check(networks: &Networks, nodes: &[Applicant], allocation: &Allocation) 
     wrong
 }
 
-/// Whether a node claims one good subnet of a family that nobody else claims or reports, and was not given it.
+/// Whether a node that nobody disputes was not given where it lives: the subnet it reports and no other reports, or, of
+/// a family it reports none of, the one it claims and no other claims or reports.
 fn uprooted(networks: &Networks, nodes: &[Applicant], node: &Applicant, given: Subnets) -> bool {
-    let Claim::Says(claimed) = &node.subnets else { return false };
-    let disputed = |net: IpNet| {
-        nodes.iter().filter(|other| other.name != node.name).any(|other| {
-            let said: &[IpNet] = if let Claim::Says(nets) = &other.subnets { nets } else { &[] };
-            let reported = other.running.iter().flat_map(|running| running.subnets.iter());
-            said.iter().copied().chain(reported).any(|theirs| overlap(theirs, net))
-        })
+    let others = || nodes.iter().filter(|other| other.name != node.name);
+    let elsewhere_reported =
+        |net: IpNet| others().any(|other| reports(other).any(|theirs| overlap(theirs, net)));
+    let elsewhere_claimed =
+        |net: IpNet| others().any(|other| claims(other).iter().any(|theirs| overlap(*theirs, net)));
+    let lost = |net: IpNet| !given.iter().any(|given| given == net);
+    let same_family = |a: IpNet, b: IpNet| a.addr().is_ipv4() == b.addr().is_ipv4();
+
+    let mut lives = reports(node).filter(|net| fits(networks, *net));
+    let claimed = |net: &IpNet| {
+        let alone = claims(node).iter().filter(|other| same_family(**other, *net)).count() == 1;
+        let reported = reports(node).any(|lives| fits(networks, lives) && same_family(lives, *net));
+        alone && fits(networks, *net) && !reported
     };
-    let good = |net: &&IpNet| {
-        let bits = net.max_prefix_len();
-        let alone =
-            claimed.iter().filter(|other| other.addr().is_ipv4() == net.addr().is_ipv4()).count() == 1;
-        let inside = networks.cluster().iter().any(|range| range.net().contains(*net));
-        alone && inside && net.trunc() == **net && net.prefix_len() <= bits - 2
-    };
-    claimed.iter().filter(good).any(|net| !given.iter().any(|given| given == *net) && !disputed(*net))
+    lives.any(|net| lost(net) && !elsewhere_reported(net))
+        || claims(node)
+            .iter()
+            .copied()
+            .filter(claimed)
+            .any(|net| lost(net) && !elsewhere_reported(net) && !elsewhere_claimed(net))
+}
+
+fn reports(node: &Applicant) -> impl Iterator<Item = IpNet> {
+    node.running.iter().flat_map(|running| running.subnets.iter())
+}
+
+fn claims(node: &Applicant) -> &[IpNet] {
+    match &node.subnets {
+        Claim::Says(nets) => nets,
+        Claim::Absent | Claim::Mangled(_) => &[],
+    }
+}
+
+/// Whether a subnet lies in a range and has the size nodes' subnets have there.
+fn fits(networks: &Networks, net: IpNet) -> bool {
+    let mut around = networks.cluster().iter().filter(|range| range.net().contains(&net));
+    net.trunc() == net && around.any(|range| range.host_prefix() == net.prefix_len())
 }

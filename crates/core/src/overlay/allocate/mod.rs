@@ -12,6 +12,7 @@ use crate::overlay::topology::Mode;
 pub mod change;
 pub mod check;
 mod free;
+mod keep;
 mod types;
 
 use free::FreeSpace;
@@ -21,14 +22,16 @@ pub use types::{
 
 /// Gives every node an id and a subnet of each family.
 ///
-/// A node keeps what it validly claims; of two that claim the same the older keeps it and the younger is given
-/// something else and reported. A claim that cannot be used falls back to what the node reports to be running with.
-/// What nodes that are gone had is free, because only the nodes that are there count.
+/// A node keeps what it runs with: its pods live there, whatever somebody wrote into its annotations since. Where it
+/// does not say what it runs with it keeps what it validly claims. Of two with the same right the older keeps it, and
+/// the younger is given something else and reported. What nodes that are gone had is free, because only the nodes that
+/// are there count.
 ///
 /// # Guarantees
 ///
-/// Whatever comes in, no two nodes of the answer share an id or an address, every subnet lies inside a range, and a
-/// node that claims exactly what it was given keeps it, however many nodes come and go.
+/// Whatever comes in, no two nodes of the answer share an id or an address, every subnet is one its range is divided
+/// into, a node that runs with what no other runs with keeps it, and a node that claims exactly what it was given keeps
+/// it, however many nodes come and go.
 ///
 /// Pure and independent of the order of `nodes`: the same nodes get the same answer.
 pub fn allocate(networks: &Networks, nodes: &[Applicant]) -> Allocation {
@@ -37,12 +40,15 @@ pub fn allocate(networks: &Networks, nodes: &[Applicant]) -> Allocation {
     let mut seen = BTreeSet::new();
     nodes.retain(|node| seen.insert(&node.name));
     let mut work = Work::new(networks);
+    // The surer first: where annotation and report agree, then where only the report is left, and only then what
+    // annotations alone say. In another order an edit of one node's annotation would take another's ground away.
+    for agreed in [true, false] {
+        for node in &nodes {
+            work.keep_running(node, agreed);
+        }
+    }
     for node in &nodes {
         work.claim(node);
-    }
-    // Only after every claim: what one node claims, another's report must not take away.
-    for node in &nodes {
-        work.fall_back(node);
     }
     for node in &nodes {
         work.grant(node);
@@ -82,6 +88,15 @@ struct Kept {
     v6: Option<ipnet::Ipv6Net>,
 }
 
+impl Kept {
+    fn subnet(&self, family: Family) -> Option<IpNet> {
+        match family {
+            Family::V4 => self.v4.map(IpNet::V4),
+            Family::V6 => self.v6.map(IpNet::V6),
+        }
+    }
+}
+
 struct Work<'a> {
     networks: &'a Networks,
     ids: BTreeMap<NodeId, NodeName>,
@@ -107,92 +122,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn unusable(&mut self, node: &Applicant, what: Resource, why: Unusable) {
-        self.findings.push(Finding::Unusable { node: node.name.clone(), what, why });
-    }
-
-    fn claim(&mut self, node: &Applicant) {
-        match &node.id {
-            Claim::Absent => {}
-            Claim::Mangled(text) => self.unusable(node, Resource::Id, Unusable::Mangled(text.clone())),
-            Claim::Says(id) => match NodeId::new(*id).filter(|id| id.number() <= self.last_id) {
-                None => self.unusable(node, Resource::Id, Unusable::NoSuchId(*id)),
-                Some(id) => self.keep_id(node, id, true),
-            },
-        }
-        match &node.subnets {
-            Claim::Absent => {}
-            Claim::Mangled(text) => self.unusable(node, Resource::Subnets, Unusable::Mangled(text.clone())),
-            Claim::Says(nets) => self.claim_subnets(node, nets),
-        }
-    }
-
-    fn claim_subnets(&mut self, node: &Applicant, nets: &[IpNet]) {
-        for family in [Family::V4, Family::V6] {
-            let mut of_family = nets.iter().copied().filter(|net| Family::of_net(*net) == family);
-            match (of_family.next(), of_family.next()) {
-                (None, _) => {}
-                (Some(net), None) => self.keep_subnet(node, net, true),
-                (Some(a), Some(b)) => {
-                    self.unusable(node, Resource::Subnet(family), Unusable::TwoOfAFamily(a, b));
-                }
-            }
-        }
-    }
-
-    fn keep_id(&mut self, node: &Applicant, id: NodeId, report: bool) {
-        if let Some(by) = self.ids.get(&id) {
-            if report {
-                let (node, by) = (node.name.clone(), by.clone());
-                self.findings.push(Finding::Taken { node, what: Resource::Id, by });
-            }
-            return;
-        }
-        self.ids.insert(id, node.name.clone());
-        self.kept.entry(node.name.clone()).or_default().id = Some(id);
-    }
-
-    fn keep_subnet(&mut self, node: &Applicant, net: IpNet, report: bool) {
-        let family = Family::of_net(net);
-        let usable = net.trunc() == net && net.prefix_len() <= family.bits() - 2;
-        if !usable || !self.networks.cluster_of(family).any(|range| range.net().contains(&net)) {
-            if report {
-                self.unusable(node, Resource::Subnet(family), Unusable::OutsideRanges(net));
-            }
-            return;
-        }
-        if let Some(by) = self.space.owner(net) {
-            if report {
-                let (node, by) = (node.name.clone(), by.clone());
-                self.findings.push(Finding::Taken { node, what: Resource::Subnet(family), by });
-            }
-            return;
-        }
-        self.space.take(net, &node.name);
-        let kept = self.kept.entry(node.name.clone()).or_default();
-        match net {
-            IpNet::V4(net) => kept.v4 = Some(net),
-            IpNet::V6(net) => kept.v6 = Some(net),
-        }
-    }
-
-    fn fall_back(&mut self, node: &Applicant) {
-        let Some(running) = node.running else { return };
-        let kept = self.kept.get(&node.name).copied().unwrap_or_default();
-        if kept.id.is_none() && running.id.number() <= self.last_id {
-            self.keep_id(node, running.id, false);
-        }
-        if let (None, Some(net)) = (kept.v4, running.subnets.v4()) {
-            self.keep_subnet(node, IpNet::V4(net), false);
-        }
-        if let (None, Some(net)) = (kept.v6, running.subnets.v6()) {
-            self.keep_subnet(node, IpNet::V6(net), false);
-        }
+    fn kept(&self, node: &Applicant) -> Kept {
+        self.kept.get(&node.name).copied().unwrap_or_default()
     }
 
     fn grant(&mut self, node: &Applicant) {
-        let kept = self.kept.get(&node.name).copied().unwrap_or_default();
-        match self.complete(kept) {
+        match self.complete(self.kept(node)) {
             Err(what) => self.findings.push(Finding::Exhausted { node: node.name.clone(), what }),
             Ok((id, subnets)) => {
                 self.ids.insert(id, node.name.clone());

@@ -88,11 +88,112 @@ fn of_two_nodes_that_claim_one_id_the_older_keeps_it() {
 fn of_two_nodes_whose_subnets_overlap_the_older_keeps_its_own() {
     let got = allocate(
         &small(),
-        &[claiming("young", 2, 4, "10.244.0.0/23"), claiming("old", 1, 5, "10.244.1.0/24")],
+        &[claiming("young", 2, 4, "10.244.1.0/24"), claiming("old", 1, 5, "10.244.1.0/24")],
     );
     assert_eq!(subnet(&got, "old"), "10.244.1.0/24");
     assert_eq!(subnet(&got, "young"), "10.244.0.0/24");
-    assert_eq!(got.findings.len(), 1);
+    let (node, by) = ("young".parse().unwrap(), "old".parse().unwrap());
+    assert_eq!(got.findings, [Finding::Taken { node, what: Resource::Subnet(Family::V4), by }]);
+}
+
+/// Three nodes that run, the oldest first; `a` has id 2 and 10.244.0.0/24, and so on.
+fn three_that_run() -> [Applicant; 3] {
+    ["a", "b", "c"].map(|name| {
+        let n = u64::from(name.as_bytes()[0] - b'a');
+        let subnet = format!("10.244.{n}.0/24");
+        let running = report(n + 2, &[net(&subnet)]);
+        Applicant { running, ..claiming(name, i64::try_from(n).unwrap(), n + 2, &subnet) }
+    })
+}
+
+#[test]
+fn an_edit_of_a_subnet_that_runs_is_refused_and_nobody_moves() {
+    let networks = networks(&[("10.244.0.0/16", 24), ("10.250.0.0/16", 25)], &["10.96.0.0/16"]);
+    let before = allocate(&networks, &three_that_run());
+    assert!(before.findings.is_empty());
+    let range = ClusterRange::new(net("10.244.0.0/16"), 24).unwrap();
+    let other = ClusterRange::new(net("10.250.0.0/16"), 25).unwrap();
+    let runs = |says| Unusable::RunsWithSubnet { says: net(says), runs: net("10.244.0.0/24") };
+    for (edit, why) in [
+        ("10.244.9.0/24", runs("10.244.9.0/24")),
+        ("10.244.1.0/24", runs("10.244.1.0/24")),
+        ("10.250.0.0/25", runs("10.250.0.0/25")),
+        ("10.244.0.0/20", Unusable::OtherSize(net("10.244.0.0/20"), range)),
+        ("10.244.0.0/25", Unusable::OtherSize(net("10.244.0.0/25"), range)),
+        ("10.250.0.0/24", Unusable::OtherSize(net("10.250.0.0/24"), other)),
+        ("0.0.0.0/1", Unusable::OutsideRanges(net("0.0.0.0/1"))),
+        ("0.0.0.0/0", Unusable::OutsideRanges(net("0.0.0.0/0"))),
+        ("10.240.0.0/12", Unusable::OutsideRanges(net("10.240.0.0/12"))),
+    ] {
+        // The oldest, which would win against everybody; and somebody new, who would be given what it left.
+        let mut nodes = three_that_run().to_vec();
+        nodes[0].subnets = Claim::Says(vec![net(edit)]);
+        nodes.push(node("new", 9));
+        let after = allocate(&networks, &nodes);
+        for (name, place) in &before.nodes {
+            assert_eq!(after.nodes.get(name), Some(place), "{edit}: {name}");
+        }
+        assert_eq!(subnet(&after, "new"), "10.244.3.0/24", "{edit}");
+        let what = Resource::Subnet(Family::V4);
+        assert_eq!(after.findings, [Finding::Unusable { node: "a".parse().unwrap(), what, why }], "{edit}");
+    }
+}
+
+#[test]
+fn an_edit_of_an_id_that_runs_is_refused_and_nobody_moves() {
+    for says in [3, 9] {
+        let mut nodes = three_that_run();
+        nodes[0].id = Claim::Says(says);
+        let after = allocate(&small(), &nodes);
+        assert_eq!(["a", "b", "c"].map(|name| id(&after, name)), [2, 3, 4]);
+        let why = Unusable::RunsWithId { says, runs: NodeId::new(2).unwrap() };
+        let node = "a".parse().unwrap();
+        assert_eq!(after.findings, [Finding::Unusable { node, what: Resource::Id, why }]);
+    }
+}
+
+#[test]
+fn a_claim_of_another_size_than_its_range_gives_is_refused_of_a_node_that_does_not_run_too() {
+    for edit in ["10.244.0.0/22", "10.244.0.0/23", "10.244.0.0/25"] {
+        let mut nodes = three_that_run().to_vec();
+        nodes.push(claiming("oldest", -1, 9, edit));
+        let got = allocate(&small(), &nodes);
+        assert_eq!(subnet(&got, "oldest"), "10.244.3.0/24", "{edit}");
+        assert_eq!(subnet(&got, "a"), "10.244.0.0/24", "{edit}");
+        assert_eq!(got.findings.len(), 1, "{edit}: {:?}", got.findings);
+    }
+}
+
+#[test]
+fn of_two_that_claim_one_subnet_the_one_that_runs_with_it_keeps_it_however_young() {
+    let mut nodes = three_that_run().to_vec();
+    nodes.push(claiming("oldest", -1, 9, "10.244.2.0/24"));
+    // Also when somebody took the annotation of the one that runs away.
+    for subnets in [nodes[2].subnets.clone(), Claim::Absent] {
+        nodes[2].subnets = subnets;
+        let got = allocate(&small(), &nodes);
+        assert_eq!(subnet(&got, "c"), "10.244.2.0/24");
+        assert_eq!(subnet(&got, "oldest"), "10.244.3.0/24");
+        let (node, by) = ("oldest".parse().unwrap(), "c".parse().unwrap());
+        assert_eq!(got.findings, [Finding::Taken { node, what: Resource::Subnet(Family::V4), by }]);
+    }
+}
+
+#[test]
+fn a_node_that_runs_with_what_is_anothers_is_named_until_it_has_moved() {
+    let [a, mut b, _] = three_that_run();
+    (b.subnets, b.running) = (a.subnets.clone(), report(3, &[net("10.244.0.0/24")]));
+    let (name, by): (NodeName, NodeName) = ("b".parse().unwrap(), "a".parse().unwrap());
+    let what = Resource::Subnet(Family::V4);
+    let first = allocate(&small(), &[a.clone(), b.clone()]);
+    assert_eq!((subnet(&first, "a"), subnet(&first, "b")), ("10.244.0.0/24".into(), "10.244.1.0/24".into()));
+    assert_eq!(first.findings, [Finding::Taken { node: name.clone(), what, by: by.clone() }]);
+    b.subnets = Claim::Says(vec![net("10.244.1.0/24")]);
+    let then = allocate(&small(), &[a.clone(), b.clone()]);
+    assert_eq!(then.nodes, first.nodes);
+    assert_eq!(then.findings, [Finding::Lingers { node: name, what, by }]);
+    b.running = report(3, &[net("10.244.1.0/24")]);
+    assert_eq!(allocate(&small(), &[a, b]), Allocation { findings: vec![], ..first });
 }
 
 #[test]
@@ -183,7 +284,9 @@ fn a_wrong_allocation_does_not_pass_the_second_look() {
     let name = |text: &str| text.parse::<NodeName>().unwrap();
     let right = allocate(&networks, &asked);
     let place = |id, subnet: &str| {
-        Assignment::new(&networks, NodeId::new(id).unwrap(), Stack::V4(subnet.parse().unwrap())).unwrap()
+        // In networks that give it: in these it could not be made.
+        let giving = self::networks(&[(subnet, net(subnet).prefix_len())], &["10.96.0.0/16"]);
+        Assignment::new(&giving, NodeId::new(id).unwrap(), Stack::V4(subnet.parse().unwrap())).unwrap()
     };
     let wrong = |place: Assignment| {
         let mut allocation = right.clone();
@@ -195,10 +298,14 @@ fn a_wrong_allocation_does_not_pass_the_second_look() {
     assert_eq!(wrong(place(5, "10.244.1.0/24")), [Wrong::SharedId(a.clone(), b.clone())]);
     assert_eq!(
         wrong(place(6, "10.244.0.0/25")),
-        [Wrong::Uprooted(b.clone()), Wrong::SharedSubnet(a, b.clone())]
+        [Wrong::Outside(b.clone()), Wrong::Uprooted(b.clone()), Wrong::SharedSubnet(a, b.clone())]
     );
+    assert_eq!(wrong(place(6, "10.244.2.0/24")), [Wrong::Uprooted(b.clone())]);
     assert_eq!(wrong(place(6, "10.9.0.0/24")), [Wrong::Outside(b.clone()), Wrong::Uprooted(b.clone())]);
-    assert_eq!(check::check(&networks, &asked[..1], &right), [Wrong::Stranger(b)]);
+    assert_eq!(check::check(&networks, &asked[..1], &right), [Wrong::Stranger(b.clone())]);
+    // What it reports counts, and what is claimed besides does not.
+    let runs = Applicant { running: report(6, &[net("10.244.2.0/24")]), ..asked[1].clone() };
+    assert_eq!(check::check(&networks, &[asked[0].clone(), runs], &right), [Wrong::Uprooted(b)]);
 }
 
 #[test]
@@ -287,7 +394,8 @@ fn assert_sound(networks: &Networks, allocation: &Allocation) {
     for (i, (name, a)) in given.iter().enumerate() {
         assert_eq!(a.subnets().families(), networks.families(), "{name}");
         for net in a.subnets().iter() {
-            assert!(networks.cluster().iter().any(|r| r.net().contains(&net)), "{name} has {net}");
+            let fits = |r: &ClusterRange| r.net().contains(&net) && r.host_prefix() == net.prefix_len();
+            assert!(networks.cluster().iter().any(fits), "{name} has {net}");
         }
         for (other, b) in &given[i + 1..] {
             assert_ne!(a.id(), b.id(), "{name} and {other}");
@@ -298,12 +406,14 @@ fn assert_sound(networks: &Networks, allocation: &Allocation) {
     }
 }
 
-fn as_claims(allocation: &Allocation, of: &[Applicant]) -> Vec<Applicant> {
+/// The nodes once they were told what they are given, and run with it or have not begun to run.
+fn told(allocation: &Allocation, of: &[Applicant], run: bool) -> Vec<Applicant> {
     let mut nodes = of.to_vec();
     for node in &mut nodes {
         if let Some(a) = allocation.nodes.get(&node.name) {
             node.id = Claim::Says(u64::from(a.id().number()));
             node.subnets = Claim::Says(a.subnets().iter().collect());
+            node.running = run.then(|| Running { id: a.id(), subnets: a.subnets() });
         }
     }
     nodes
@@ -322,21 +432,64 @@ proptest! {
     }
 
     #[test]
+    fn a_node_that_runs_keeps_what_it_runs_with_whatever_annotations_say(
+        networks in some_networks(), nodes in applicants(),
+    ) {
+        let got = allocate(&networks, &nodes);
+        assert_sound(&networks, &got);
+        for node in &nodes {
+            let (Some(running), Some(given)) = (node.running, got.nodes.get(&node.name)) else { continue };
+            let others = || nodes.iter().filter(|other| other.name != node.name).filter_map(|other| other.running);
+            if !others().any(|other| other.id == running.id) {
+                prop_assert_eq!(given.id(), running.id, "{}", node.name);
+            }
+            for lives in running.subnets.iter().filter(|net| networks.gives(*net)) {
+                if !others().any(|other| other.subnets.iter().any(|theirs| theirs == lives)) {
+                    prop_assert!(given.subnets().iter().any(|given| given == lives), "{}: {}", node.name, lives);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_of_one_running_nodes_annotations_changes_nothing_for_anybody(
+        networks in some_networks(), nodes in applicants(), which in any::<prop::sample::Index>(), edit in claims(),
+    ) {
+        let first = allocate(&networks, &nodes);
+        let mut running = told(&first, &nodes, true);
+        running.retain(|node| first.nodes.contains_key(&node.name));
+        if !running.is_empty() {
+            let which = which.index(running.len());
+            (running[which].id, running[which].subnets) = edit;
+            let second = allocate(&networks, &running);
+            prop_assert_eq!(&second.nodes, &first.nodes);
+            let edited = &running[which].name;
+            let of_edit = |found: &Finding| matches!(found, Finding::Unusable { node, .. } if node == edited);
+            prop_assert!(second.findings.iter().all(of_edit), "{:?}", second.findings);
+        }
+    }
+
+    #[test]
     fn what_was_given_once_is_kept_through_every_later_change(
         networks in some_networks(),
         nodes in applicants(),
         gone in prop::collection::vec(any::<bool>(), 14),
+        run in any::<bool>(),
         more in applicants(),
     ) {
         let first = allocate(&networks, &nodes);
-        let mut later: Vec<_> = as_claims(&first, &nodes);
+        let mut later: Vec<_> = told(&first, &nodes, run);
         later.retain(|node| first.nodes.contains_key(&node.name));
         let mut keep = gone.iter();
         later.retain(|_| *keep.next().unwrap());
         let stayed: Vec<_> = later.iter().map(|n| n.name.clone()).collect();
         // newcomers are younger, as newcomers are
         later.extend(more.into_iter().map(|n| Applicant {
-            name: format!("late-{}", n.name).parse().unwrap(), created: 100 + n.created, ..n
+            name: format!("late-{}", n.name).parse().unwrap(),
+            created: 100 + n.created,
+            // A newcomer runs with what it was given; what it says otherwise must not matter to those that run.
+            running: n.running.filter(|_| run),
+            ..n
         }));
         let second = allocate(&networks, &later);
         assert_sound(&networks, &second);

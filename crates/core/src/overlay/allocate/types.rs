@@ -63,8 +63,8 @@ pub struct Applicant {
     pub subnets: Claim<Vec<IpNet>>,
     /// What the node itself reports to be running with, if it does.
     ///
-    /// It is what saves a node whose annotation was mangled by hand: its pods live in that subnet, and giving it to
-    /// another node would make two of every address.
+    /// It is what saves a node whose annotation was mangled or changed by hand: its pods live in that subnet, and giving
+    /// it to another node would make two of every address.
     pub running: Option<Running>,
 }
 
@@ -79,7 +79,8 @@ pub struct Running {
 
 /// What a node is given. Everything else of its place in the overlay follows from it.
 ///
-/// Invariant: made by [`allocate`](super::allocate) or [`Assignment::new`], so the transit and join addresses are those of the id.
+/// Invariant: made by [`allocate`](super::allocate) or [`Assignment::new`], so the transit and join addresses are those of the id,
+/// and the subnets are of those the cluster's ranges are divided into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Assignment {
     id: NodeId,
@@ -90,12 +91,12 @@ pub struct Assignment {
 
 impl Assignment {
     /// The assignment of a node with this id and these subnets; `None` when the id has no place in the networks, or
-    /// the subnets are not of the cluster's families or too small.
+    /// the subnets are not of the cluster's families or not what its ranges are divided into.
     pub fn new(networks: &Networks, id: NodeId, subnets: Subnets) -> Option<Assignment> {
-        if subnets.families() != networks.families() {
+        // Whoever believed a subnet that is wider, or none of the cluster's, would send that node what is others'.
+        if subnets.families() != networks.families() || !subnets.iter().all(|net| networks.gives(net)) {
             return None;
         }
-        subnets.nth(3)?;
         let n = u32::from(id.number());
         Some(Assignment { id, subnets, transit: networks.transit().nth(n)?, join: networks.join().nth(n)? })
     }
@@ -147,13 +148,22 @@ pub enum Finding {
         /// Why.
         why: Unusable,
     },
-    /// Another, older node claims the same.
+    /// Another node has what this one claims: it runs with it, or it is older.
     Taken {
-        /// The younger node, which was given something else.
+        /// The node that was given something else.
         node: NodeName,
         /// What was claimed twice.
         what: Resource,
         /// Who keeps it.
+        by: NodeName,
+    },
+    /// A node that was given something else goes on running with what is another's, as its pods keep it from moving.
+    Lingers {
+        /// The node.
+        node: NodeName,
+        /// What it runs with.
+        what: Resource,
+        /// Whose that is.
         by: NodeName,
     },
     /// Nothing is left to give; the node has no place in the overlay until something is freed or added.
@@ -174,8 +184,24 @@ pub enum Unusable {
     NoSuchId(u64),
     /// A subnet outside every range of its family.
     OutsideRanges(IpNet),
+    /// A subnet of another size than nodes have in the range it lies in.
+    OtherSize(IpNet, ClusterRange),
     /// Two subnets of one family.
     TwoOfAFamily(IpNet, IpNet),
+    /// An id other than the one the node runs with.
+    RunsWithId {
+        /// What the annotation says.
+        says: u64,
+        /// What is true.
+        runs: NodeId,
+    },
+    /// A subnet other than the one the node runs with, where its pods live.
+    RunsWithSubnet {
+        /// What the annotation says.
+        says: IpNet,
+        /// What is true.
+        runs: IpNet,
+    },
 }
 
 /// What nodes claim.
