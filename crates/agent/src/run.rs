@@ -154,6 +154,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
     agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), served.clone(), (facts, foresight));
     agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
+    let mut place_seen = agent.outlook.place.subscribe();
     let mut session: Option<Session> = None;
     loop {
         let ground = Ground::known(networks_seen.borrow_and_update().as_ref(), *served.borrow_and_update());
@@ -168,6 +169,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
             _ = networks_seen.changed() => {}
             _ = served.changed() => {}
             _ = own_seen.changed() => {}
+            _ = place_seen.changed() => {}
             failed = failed(Some(&mut tasks)) => return Err(RunError::Part(failed)),
             failed = failed(session.as_mut().map(|session| &mut session.tasks)) => {
                 return Err(RunError::Part(failed));
@@ -177,6 +179,9 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         now.networks = networks_seen.borrow().clone();
         if let Some(node) = &*own_seen.borrow_and_update() {
             now.remember(node);
+        }
+        if let Some(place) = &*place_seen.borrow_and_update() {
+            now.remember_place(place);
         }
         if now != cache {
             if let Err(error) = now.write(&agent.config.paths.data) {

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1 as k8s;
 use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::overlay::annotations::{
     ChassisId, DEFAULT_NETWORK, Gateway, HostCidrs, L3GatewayConfig, NodeId as WrittenId, NodeSubnets,
-    PrimaryIfAddr,
+    OverlayRunning, PrimaryIfAddr,
 };
 use netferry_core::name::{NodeName, NotANodeName};
-use netferry_core::net::{Mac, Stack, Subnets};
+use netferry_core::net::{Family, Mac, Stack, Subnets};
 use netferry_core::overlay::allocate::{Assignment, NodeId};
 use netferry_core::overlay::cluster::Node;
 use netferry_core::overlay::networks::Networks;
@@ -30,7 +30,7 @@ pub enum NodeGap {
     /// Two subnets of one family, or none.
     #[error("annotation {key} has not one subnet per family", key = NodeSubnets::KEY)]
     Subnets,
-    /// Its id or its subnets do not fit the cluster's ranges.
+    /// Its id has no place in the cluster's networks, or its subnets are not of those the ranges are divided into.
     #[error("id {id} and subnets {subnets:?} are no place in the cluster's networks")]
     NoSuchPlace {
         /// The id.
@@ -38,6 +38,9 @@ pub enum NodeGap {
         /// The subnets.
         subnets: Subnets,
     },
+    /// Its own zone says that it runs elsewhere.
+    #[error("the place of its annotations is not the one its zone runs with, by annotation {key}", key = OverlayRunning::KEY)]
+    RunsElsewhere,
 }
 
 impl NodeGap {
@@ -58,6 +61,29 @@ pub fn node(networks: &Networks, node: &k8s::Node) -> Result<Node, NodeGap> {
     let encap = primary.iter().next().ok_or(NodeGap::Missing(PrimaryIfAddr::KEY))?.addr();
     let host_addresses = need::<HostCidrs>(annotations)?.addresses().iter().map(|net| net.addr()).collect();
     Ok(Node { name, assignment, chassis, encap, host_addresses })
+}
+
+/// Another node, as [`node`] reads it, unless its own zone says that it runs elsewhere. Then somebody changed its
+/// annotations, or the node has not moved yet: its pods are where they were, and what is sent to them must go there.
+pub fn peer(networks: &Networks, written: &k8s::Node) -> Result<Node, NodeGap> {
+    let read = node(networks, written)?;
+    let annotations = written.metadata.annotations.iter();
+    // A report that cannot be read, or cannot be true, says nothing: the node writes it again.
+    let report = annotations.flat_map(|all| OverlayRunning::read(all).ok().flatten()).next();
+    let Some(report) = report else { return Ok(read) };
+    let place = &read.assignment;
+    let given = |net: &ipnet::IpNet| place.subnets().iter().find(|given| same_family(*given, *net));
+    let lives = report.subnets().iter().filter(|net| networks.gives(**net));
+    // Of a family the report does not speak of it has only not heard yet.
+    let mut moved = lives.filter_map(|net| given(net).map(|given| given != *net));
+    if report.id() != u32::from(place.id().number()) || moved.any(|moved| moved) {
+        return Err(NodeGap::RunsElsewhere);
+    }
+    Ok(read)
+}
+
+fn same_family(a: ipnet::IpNet, b: ipnet::IpNet) -> bool {
+    Family::of_net(a) == Family::of_net(b)
 }
 
 /// The node of a network for one machine. Its place is all it needs: nobody sends it anything wrapped, so it works where

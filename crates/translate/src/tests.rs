@@ -89,6 +89,44 @@ fn a_node_that_lacks_an_annotation_waits_and_one_with_a_mangled_annotation_is_le
     }
 }
 
+#[test]
+fn a_node_whose_subnet_is_none_of_the_clusters_ranges_is_not_believed() {
+    for subnet in ["0.0.0.0/1", "0.0.0.0/0", "10.244.0.0/16", "10.244.0.0/20", "10.244.1.0/25", "10.9.1.0/24"]
+    {
+        let mut wide = annotations();
+        wide["k8s.ovn.org/node-subnets"] = json!(format!(r#"{{"default":["{subnet}"]}}"#));
+        let written = written_node(&wide);
+        for read in [crate::node::node, crate::node::peer, crate::node::alone] {
+            let gap = read(&networks(), &written).unwrap_err();
+            assert!(matches!(gap, NodeGap::NoSuchPlace { .. }), "{subnet}: {gap:?}");
+            assert!(!gap.is_waiting(), "what was known of it stays");
+        }
+    }
+}
+
+#[test]
+fn another_node_is_where_its_own_zone_says_that_it_runs() {
+    let reporting = |report: &str| {
+        let mut said = annotations();
+        said["netferry.dev/overlay-running"] = json!(report);
+        crate::node::peer(&networks(), &written_node(&said))
+    };
+    let runs = |id: u8, subnet: &str| reporting(&format!(r#"{{"id":{id},"subnets":["{subnet}"]}}"#));
+    assert_eq!(runs(3, "10.244.1.0/24").unwrap().assignment.id().number(), 3);
+    for (id, subnet) in [(3, "10.244.9.0/24"), (9, "10.244.1.0/24")] {
+        let gap = runs(id, subnet).unwrap_err();
+        assert!(matches!(gap, NodeGap::RunsElsewhere), "{subnet}: {gap:?}");
+        assert!(!gap.is_waiting(), "what was known of it stays");
+    }
+    // Its own agent reads it, to move there once its pods are gone.
+    let mut moving = annotations();
+    moving["netferry.dev/overlay-running"] = json!(r#"{"id":3,"subnets":["10.244.9.0/24"]}"#);
+    assert!(crate::node::node(&networks(), &written_node(&moving)).is_ok());
+    for nonsense in ["", "{", r#"{"id":3,"subnets":["0.0.0.0/1"]}"#, r#"{"id":3,"subnets":["fd00::/64"]}"#] {
+        assert!(reporting(nonsense).is_ok(), "{nonsense}");
+    }
+}
+
 fn written_pod(edit: impl FnOnce(&mut Value)) -> k8s_openapi::api::core::v1::Pod {
     let mut pod = json!({
         "metadata": {

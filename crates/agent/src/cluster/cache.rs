@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Written;
 use crate::kept;
+use crate::pods::Place;
 
 /// Why something could not be remembered.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,17 @@ impl Cache {
         let ours = all.filter(|(key, _)| key.starts_with(netferry_api::overlay::annotations::PREFIX));
         self.annotations = ours.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
+
+    /// Takes in where the zone runs in these networks, whatever the annotations say of it: the next agent begins there,
+    /// and must not cut off the pods it finds because somebody changed an annotation meanwhile.
+    pub fn remember_place(&mut self, place: &Place) {
+        let networks = self.networks.as_ref().and_then(|written| written.basis().ok().flatten());
+        if networks.is_some_and(|basis| basis.networks == place.networks) {
+            let runs = &place.node.assignment;
+            let differs = netferry_translate::assignment::missing(&place.networks, runs, &self.annotations);
+            self.annotations.extend(differs);
+        }
+    }
 }
 
 /// Remembers something in a file of ours.
@@ -71,6 +83,8 @@ pub(super) fn write_whole(directory: &Path, name: &str, what: &impl Serialize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
+    use netferry_core::net::Stack;
 
     #[test]
     fn what_is_remembered_is_read_back_and_what_cannot_be_read_is_nothing() {
@@ -88,6 +102,28 @@ mod tests {
         assert_eq!(Cache::read(&dir.path().join("new")), cache);
         std::fs::write(dir.path().join("new").join(Cache::FILE), "{").unwrap();
         assert_eq!(Cache::read(&dir.path().join("new")), Cache::default());
+    }
+
+    #[test]
+    fn the_next_agent_begins_where_this_one_runs_whatever_annotations_say_by_then() {
+        let written = fixtures::written("10.244.0.0/16", 24, "10.96.0.0/16");
+        let networks = written.basis().unwrap().unwrap().networks;
+        let place = fixtures::place(networks, Stack::V4("10.244.3.0/24".parse().unwrap()));
+        let mut cache = Cache { networks: Some(written), ..Cache::default() };
+        for subnets in [r#"{"default":["10.244.9.0/24"]}"#, "{", ""] {
+            let mut node = Node::default();
+            let edited = [("k8s.ovn.org/node-subnets", subnets), ("k8s.ovn.org/node-id", "9")];
+            let edited = edited.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            node.metadata.annotations = Some(BTreeMap::from(edited));
+            cache.remember(&node);
+            cache.remember_place(&place);
+            let runs = netferry_translate::node::assignment(&place.networks, &cache.annotations).unwrap();
+            assert_eq!(runs, place.node.assignment, "{subnets}");
+        }
+        // In other networks that place may be none; there the cluster says it.
+        let mut elsewhere = Cache::default();
+        elsewhere.remember_place(&place);
+        assert_eq!(elsewhere, Cache::default());
     }
 
     #[test]

@@ -79,10 +79,11 @@ pub struct Own {
 }
 
 impl Own {
-    /// Reads a node, this one with its own identity.
+    /// Reads a node, this one with its own identity. What another runs with its own agent knows better than whoever
+    /// wrote into its annotations; of this one that is the zone's own knowledge.
     pub fn read(&self, networks: &Networks, node: &core::Node) -> Result<Node, NodeGap> {
         if node.metadata.name.as_deref() != Some(self.name.as_str()) {
-            return translate::node::node(networks, node);
+            return translate::node::peer(networks, node);
         }
         let mut node = node.clone();
         let annotations = node.metadata.annotations.get_or_insert_default();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Mac;
+use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::names;
 use netferry_core::overlay::rows::{Change, LogicalSwitchPort, Row as _};
@@ -91,6 +92,8 @@ pub struct Keeper {
     moved: Option<mpsc::UnboundedSender<Moved>>,
     complete: bool,
     reported: BTreeMap<Part, LeftOut>,
+    /// Where the cluster says the node is, if it was reported that it runs elsewhere.
+    reported_place: Option<Assignment>,
     /// How often everything is compared although nothing was heard.
     pub resync: Duration,
 }
@@ -119,6 +122,7 @@ impl Keeper {
             moved: None,
             complete: false,
             reported: BTreeMap::new(),
+            reported_place: None,
             resync: Duration::from_secs(300),
         }
     }
@@ -256,6 +260,7 @@ impl Keeper {
             return refuse(answers, &Unavailable::NoPlace);
         }
         self.report(settled.left_out);
+        self.report_place();
         // Before the databases are: a backend that is back must be known before anybody is sent to it, or what is sent
         // there would be taken for astray. Nobody listening any more is fine.
         if let Some(moved) = self.moved.as_ref().filter(|_| !settled.moved.is_empty()) {
@@ -347,6 +352,21 @@ impl Keeper {
             *last = known;
             differs
         });
+    }
+
+    fn report_place(&mut self) {
+        let told = self.model.told_elsewhere().copied();
+        if told == self.reported_place {
+            return;
+        }
+        let runs = self.model.node().map(|node| node.assignment);
+        match &told {
+            Some(told) => {
+                tracing::error!(?told, ?runs, "the node's annotations say another place than it runs with")
+            }
+            None => tracing::info!(?runs, "the node runs with the place its annotations say"),
+        }
+        self.reported_place = told;
     }
 
     fn report(&mut self, left_out: BTreeMap<Part, LeftOut>) {

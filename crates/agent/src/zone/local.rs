@@ -5,6 +5,7 @@
 //! API that has lost it must not take its network away.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 
 use netferry_core::label::Labels;
 use netferry_core::name::{NodeName, ObjectName};
@@ -103,6 +104,15 @@ impl LocalPods {
     /// The pods the switch was last said to have.
     pub fn attached(&self) -> impl Iterator<Item = &ObjectName> {
         self.here.iter().filter(|(_, known)| known.attached.is_some()).map(|(name, _)| name)
+    }
+
+    /// The addresses of pods that are attached or being attached, whatever the API says.
+    pub fn addresses_here(&self) -> impl Iterator<Item = IpAddr> {
+        self.here.values().flat_map(|known| {
+            let put = known.put.iter().map(|pod| pod.addresses);
+            let attached = known.attached.iter().map(|attached| attached.addresses);
+            put.chain(attached).flat_map(|addresses| addresses.iter().collect::<Vec<_>>())
+        })
     }
 
     /// The pods the API told of.

@@ -10,12 +10,14 @@ mod hear;
 mod mark;
 mod moved;
 mod news;
+mod place;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netferry_core::mtu::Mtu;
 use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node};
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::networks::Networks;
@@ -101,6 +103,8 @@ pub struct Model {
     sends: Option<Mtu>,
     switch: SwitchFacts,
     cluster: Cluster,
+    /// Where the cluster says this node is, while it runs elsewhere.
+    told: Option<Assignment>,
     common: Common,
     local: LocalPods,
     claims: BTreeMap<Claim, BTreeSet<NodeName>>,
@@ -130,6 +134,7 @@ impl Model {
             sends: None,
             switch,
             cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
+            told: None,
             common: Common::default(),
             claims: BTreeMap::new(),
             services_of_slices: BTreeMap::new(),

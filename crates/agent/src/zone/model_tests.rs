@@ -238,6 +238,82 @@ fn this_node_is_not_taken_away_by_an_api_that_does_not_know_it() {
     assert_eq!(model.rows(), before);
 }
 
+/// Node 0 with the id and subnet of node `place`, and everything else its own.
+fn placed_at(place: u8) -> Node {
+    Node { assignment: node(place).assignment, ..node(0) }
+}
+
+#[test]
+fn a_node_whose_annotations_change_goes_on_where_it_runs() {
+    let at = object(0, 0);
+    for with_pod in [true, false] {
+        let mut model = model();
+        [node(0), node(1)].into_iter().for_each(|n| model.hear(News::Node(n)));
+        if with_pod {
+            model.hear_local(&at, |local| local.put(pod(0, at.clone(), 1, 5)));
+        }
+        model.settle();
+        let before = model.rows();
+        // To somewhere free, and to where another is.
+        for place in [7, 1] {
+            model.hear(News::Node(placed_at(place)));
+            assert!(model.settle().change.is_empty(), "{place}");
+            assert_eq!(model.node().unwrap().assignment, node(0).assignment, "{place}");
+            assert_eq!(model.told_elsewhere(), Some(&node(place).assignment));
+        }
+        // What else is said of the node is believed.
+        let elsewhere = Node { host_addresses: [[192, 0, 2, 7].into()].into(), ..placed_at(7) };
+        model.hear(News::Node(elsewhere.clone()));
+        model.settle();
+        assert_eq!(model.node().unwrap().host_addresses, elsewhere.host_addresses);
+        model.hear(News::Node(node(0)));
+        model.settle();
+        assert_eq!(model.told_elsewhere(), None, "put right");
+        assert_eq!(model.rows(), before);
+    }
+}
+
+#[test]
+fn a_node_leaves_what_is_anothers_when_its_last_pod_has_left() {
+    let at = object(0, 0);
+    let lives = pod(0, at.clone(), 1, 5);
+    type How = fn(&mut LocalPods, &ObjectName, &Pod);
+    let ways: [(How, How); 2] = [
+        (|local, _, pod| local.put(pod.clone()), |local, at, pod| local.withdraw(at, &pod.uid)),
+        (
+            |local, at, pod| local.switch_says(at, Some(attached(pod))),
+            |local, at, _| local.switch_says(at, None),
+        ),
+    ];
+    for (come, leave) in ways {
+        let mut model = model();
+        model.hear(News::Node(node(0)));
+        // Heard before the pod and the other node are: nothing moves until all is known.
+        model.hear(News::Node(placed_at(7)));
+        model.hear(News::Node(Node { assignment: node(0).assignment, ..node(1) }));
+        model.hear_local(&at, |local| come(local, &at, &lives));
+        model.settle();
+        assert_eq!(model.node().unwrap().assignment, node(0).assignment);
+        model.hear_local(&at, |local| leave(local, &at, &lives));
+        model.settle();
+        assert_eq!(model.node().unwrap().assignment, node(7).assignment);
+        assert_eq!(model.told_elsewhere(), None);
+        assert_eq!(model.rows(), at_once(&model).unwrap());
+    }
+}
+
+#[test]
+fn a_node_that_runs_where_none_of_its_pods_lives_goes_back_to_them() {
+    let mut model = model();
+    model.hear(News::Node(node_at(0, 7)));
+    let at = object(0, 0);
+    model.hear_local(&at, |local| local.switch_says(&at, Some(attached(&pod(0, at.clone(), 1, 5)))));
+    model.settle();
+    model.hear(News::Node(node(0)));
+    model.settle();
+    assert_eq!(model.node().unwrap().assignment, node(0).assignment);
+}
+
 #[test]
 fn a_node_that_claims_what_another_has_is_left_out_until_the_other_gives_it_up() {
     let mut model = model();

@@ -119,7 +119,16 @@ impl Model {
         news.into_iter().for_each(|one| self.hear(one));
     }
 
-    fn hear_node(&mut self, node: Node) {
+    fn hear_node(&mut self, mut node: Node) {
+        if let Some(runs) = self.node().filter(|me| me.name == node.name).map(|me| me.assignment) {
+            // Whether to follow is decided when all that speaks against it was heard too.
+            self.told = Some(node.assignment).filter(|told| *told != runs);
+            node.assignment = runs;
+        }
+        self.take_in(node);
+    }
+
+    pub(super) fn take_in(&mut self, node: Node) {
         let name = node.name.clone();
         let before = self.cluster.nodes.insert(name.clone(), node.clone());
         if before.as_ref() == Some(&node) {

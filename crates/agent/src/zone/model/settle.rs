@@ -46,6 +46,7 @@ impl Model {
         if self.node().is_none() {
             return settled;
         }
+        self.follow_place();
         let mut in_the_way = BTreeSet::new();
         while let Some(part) = self.dirty.pop_first() {
             let rows = self.rows_of(&part);
