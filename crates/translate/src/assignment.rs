@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use netferry_api::annotation::{Annotation, FamilyPair};
 use netferry_api::overlay::annotations::{
-    DEFAULT_NETWORK, GatewayRouterLrpIfAddrs, NetworkIds, NodeId as IdAnnotation, NodeSubnets,
-    OverlayRunning, TransitSwitchPortIfAddr,
+    DEFAULT_NETWORK, GatewayRouterLrpIfAddrs, MasqueradeSubnet, NetworkIds, NodeId as IdAnnotation,
+    NodeSubnets, OverlayRunning, TransitSwitchPortIfAddr,
 };
 use netferry_core::net::{Addresses, Stack, Subnets};
 use netferry_core::overlay::allocate::{Assignment, NodeId};
@@ -64,6 +64,12 @@ pub fn assigned(networks: &Networks, annotations: &BTreeMap<String, String>) -> 
 pub fn running(assignment: &Assignment) -> OverlayRunning {
     OverlayRunning::new(u32::from(assignment.id().number()), assignment.subnets().iter())
         .expect("an assignment has one subnet per family")
+}
+
+/// The annotation by which a node says which networks it uses between its host and Services.
+pub fn masquerade(networks: &Networks) -> MasqueradeSubnet {
+    let nets = networks.masquerade();
+    MasqueradeSubnet(FamilyPair::new(nets.v4(), nets.v6()).expect("a cluster speaks a family"))
 }
 
 /// One prefix per family; `None` for none, and for two of a family.

@@ -13,8 +13,8 @@ use netferry_api::overlay::annotations::{
     ManagementPortMacs, PrimaryIfAddr, ZoneName,
 };
 use netferry_core::mtu::probe::Report;
-use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::names;
+use netferry_translate::assignment as translate;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -78,15 +78,15 @@ pub async fn publish(
     keep_true(nodes, name, facts, seen, move |facts| annotations(&node, facts)).await;
 }
 
-/// Keeps saying what the zone runs with, as [`publish`] does: it is how a node whose annotations were mangled by hand is
-/// given back the subnet its pods live in.
+/// Keeps saying what the zone runs with, as [`publish`] does: it is how a node whose annotations were mangled or changed
+/// by hand is given back the subnet its pods live in.
 pub async fn publish_place(
     nodes: Api<Node>,
     name: String,
     place: watch::Receiver<Option<Arc<Place>>>,
     seen: watch::Receiver<Option<Node>>,
 ) {
-    keep_true(nodes, name, place, seen, |place| running(&place.node.assignment)).await;
+    keep_true(nodes, name, place, seen, |place| place_annotations(place)).await;
 }
 
 /// Keeps saying which sizes the node really uses, as [`publish`] does.
@@ -112,9 +112,12 @@ pub async fn publish_probes(
     .await;
 }
 
-/// The annotation that says what the zone runs with.
-fn running(assignment: &Assignment) -> BTreeMap<String, String> {
-    BTreeMap::from([netferry_translate::assignment::running(assignment).entry()])
+/// The annotations that say what the zone runs with.
+pub fn place_annotations(place: &Place) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        translate::running(&place.node.assignment).entry(),
+        translate::masquerade(&place.networks).entry(),
+    ])
 }
 
 async fn keep_true<T>(

@@ -3,6 +3,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node;
 use netferry_core::mtu::Mtu;
+use netferry_core::net::Stack;
+use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
 use netferry_core::overlay::topology::Topology;
 use netferry_kernel::address::{Address, Status};
 use netferry_kernel::link::Link;
@@ -10,9 +12,9 @@ use netferry_kernel::route::{Hop, Route};
 use netferry_kernel::{IfName, Mac};
 
 use super::look::{HostFacts, Sight, look};
-use super::publish::{annotations, missing};
+use super::publish::{annotations, missing, place_annotations};
 use super::{NodeFacts, fit};
-use crate::fixtures::link;
+use crate::fixtures::{link, place};
 
 struct Host {
     links: Vec<Link>,
@@ -153,6 +155,36 @@ fn annotations_are_as_other_readers_of_them_expect() {
     assert_eq!(gateway["mac-address"], "02:00:00:00:00:03");
     assert_eq!(gateway["next-hops"][0], "172.30.255.254");
     assert_eq!(told.len(), 6);
+}
+
+#[test]
+fn what_the_zone_runs_with_is_told_with_the_networks_between_host_and_services() {
+    for (cluster, service, running, masquerade) in [
+        (
+            vec![("10.244.0.0/16", 24)],
+            vec!["10.96.0.0/16"],
+            r#"{"id":5,"subnets":["10.244.3.0/24"]}"#,
+            r#"{"ipv4":"169.254.169.0/29"}"#,
+        ),
+        (
+            vec![("10.244.0.0/16", 24), ("fd01::/48", 64)],
+            vec!["10.96.0.0/16", "fd02::/112"],
+            r#"{"id":5,"subnets":["10.244.3.0/24","fd01:0:0:3::/64"]}"#,
+            r#"{"ipv4":"169.254.169.0/29","ipv6":"fd69::/125"}"#,
+        ),
+    ] {
+        let range = |(net, size): &(&str, u8)| ClusterRange::new(net.parse().unwrap(), *size).unwrap();
+        let service = service.iter().map(|net| net.parse().unwrap()).collect();
+        let networks =
+            Networks::new(cluster.iter().map(range).collect(), service, Internal::default()).unwrap();
+        let v6 = (cluster.len() > 1).then(|| "fd01:0:0:3::/64".parse().unwrap());
+        let subnets = Stack::from_parts(Some("10.244.3.0/24".parse().unwrap()), v6).unwrap();
+        let told = place_annotations(&place(networks, subnets));
+        let expected =
+            [("k8s.ovn.org/node-masquerade-subnet", masquerade), ("netferry.dev/overlay-running", running)];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(told, BTreeMap::from(expected));
+    }
 }
 
 #[test]
