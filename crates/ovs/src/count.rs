@@ -1,9 +1,10 @@
-//! How much this process has asked of databases so far, for whoever measures that.
+//! How much this process has done about databases so far, for whoever measures that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
+static COMPARED: AtomicU64 = AtomicU64::new(0);
 
 /// Operations in transactions.
 pub fn operations() -> u64 {
@@ -13,6 +14,15 @@ pub fn operations() -> u64 {
 /// Transactions.
 pub fn transactions() -> u64 {
     TRANSACTIONS.load(Ordering::Relaxed)
+}
+
+/// Rows that were compared with what is wanted; all there are, whenever that was everything.
+pub fn rows_compared() -> u64 {
+    COMPARED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn compared(rows: usize) {
+    COMPARED.fetch_add(rows as u64, Ordering::Relaxed);
 }
 
 pub(crate) fn sent(operations: usize) {

@@ -17,7 +17,8 @@ mod tests;
 
 pub use want::{Desired, Hold, Wanted};
 
-use crate::copy::Snapshot;
+use crate::copy::{Snapshot, TableCopy};
+use crate::count;
 use crate::transaction::Transaction;
 use crate::value::RowKey;
 use ground::{Extent, Ground};
@@ -153,7 +154,8 @@ pub fn diff(desired: &Desired, have: &Snapshot, owner: &Owner) -> Result<Transac
 }
 
 /// Makes the transaction for some rows only: those wanted, and those named in `gone` that are ours and
-/// not wanted. Other rows of ours stay.
+/// not wanted. Other rows of ours stay, and stay referred to: a row that is named with some of its children
+/// ([`Wanted::under`]) keeps those that are not named, apart from such as are in doubt ([`Desired::doubt`]).
 ///
 /// For one pod among thousands of rows: the work, not only the transaction, depends on what is asked.
 /// Rows named by id are looked up quickly if the copy has an index for it
@@ -195,5 +197,10 @@ fn make(
     let schema = have.schema().ok_or(DiffError::NotLoaded)?;
     let wanted = desired.gathered(owner)?;
     let ground = Ground::new(have, owner, &wanted, extent)?;
-    Plan { schema, have, owner, wanted: &wanted, ground: &ground }.transaction()
+    count::compared(match extent {
+        Extent::Everything => have.tables().map(TableCopy::len).sum(),
+        Extent::Only(gone) => gone.len() + wanted.len(),
+    });
+    let doubted = &desired.doubted;
+    Plan { schema, have, owner, wanted: &wanted, ground: &ground, extent, doubted }.transaction()
 }

@@ -1,8 +1,8 @@
 //! From what is wanted and what is there to operations.
 
 use super::edit::Edits;
-use super::ground::Ground;
-use super::want::{Gathered, Wanted};
+use super::ground::{Extent, Ground};
+use super::want::{Doubted, Gathered, Wanted};
 use super::{DiffError, Hold, Owner};
 use crate::copy::{Snapshot, TableCopy};
 use crate::schema::Schema;
@@ -18,6 +18,8 @@ pub(super) struct Plan<'a> {
     pub(super) owner: &'a Owner,
     pub(super) wanted: &'a Gathered<'a>,
     pub(super) ground: &'a Ground<'a>,
+    pub(super) extent: Extent<'a>,
+    pub(super) doubted: &'a Doubted,
 }
 
 /// A wanted row's columns, ready to be compared and sent.
@@ -54,6 +56,7 @@ impl<'a> Plan<'a> {
                 Some(uuid) => {
                     self.enter(key, *uuid, &columns, &mut attached);
                     self.compare(key, row, *uuid, &columns, &mut edits);
+                    self.dismiss(key, row, *uuid, &columns, &mut edits);
                 }
                 None => inserts.push((key, columns)),
             }
@@ -159,7 +162,10 @@ impl<'a> Plan<'a> {
                 edit.map(have, want, |key| !merge || absent.is_some_and(|gone| gone.contains(key)));
             } else if schema.max == 1 {
                 edit.replace(want.clone());
-            } else if self.holds_children(&key.table, column) || !row.hold.owns() {
+            } else if self.holds_children(&key.table, column)
+                || !row.hold.owns()
+                || self.names_some_of(row, column)
+            {
                 edit.add(want.atoms().iter().filter(|a| !have.contains(a)));
             } else {
                 // A weak reference vanishes with its target.
@@ -173,6 +179,31 @@ impl<'a> Plan<'a> {
             let Some(have) = table.value(actual, column) else { continue };
             let edit = edits.of(&key.table, uuid, column);
             edit.remove_keys(have.pairs().iter().map(|(k, _)| k).filter(|k| gone.contains(k)));
+        }
+    }
+
+    /// Are the children in this column those that are named, and perhaps others?
+    fn names_some_of(&self, row: &Wanted, column: &str) -> bool {
+        matches!(self.extent, Extent::Only(_)) && row.listed.contains(column)
+    }
+
+    /// Takes out references in doubt that no child of the row makes. Strong ones are seen to where their targets are,
+    /// and columns that the row itself decides about were compared.
+    fn dismiss(&self, key: &RowKey, row: &Wanted, uuid: Uuid, columns: &Resolved<'_>, edits: &mut Edits) {
+        let Some(doubted) = self.doubted.get(key).filter(|_| row.hold.owns()) else { return };
+        let Some(actual) = self.have.table(&key.table).and_then(|table| Some((table, table.get(uuid)?)))
+        else {
+            return;
+        };
+        for (column, doubted) in doubted {
+            let decides = row.columns.contains_key(column) && !row.listed.contains(column.as_str());
+            let Some(have) = actual.0.value(actual.1, column).filter(|_| !decides) else { continue };
+            if self.holds_children(&key.table, column) {
+                continue;
+            }
+            let wanted = |to: &Atom| columns.get(column.as_str()).is_some_and(|want| want.contains(to));
+            let gone = doubted.iter().filter(|to| have.contains(to) && !wanted(to));
+            edits.of(&key.table, uuid, column).remove(gone);
         }
     }
 

@@ -483,6 +483,67 @@ fn a_part_touches_neither_the_rest_nor_foreign_rows_of_the_same_name() {
     assert!(diff_part(&Desired::new(), &[RowKey::new("Port", "p1")], &have, &them()).unwrap().is_empty());
 }
 
+/// Ports of one switch that are members of groups, which are written without them.
+fn members(groups: &[&str], ports: &[(&str, &str)]) -> Desired {
+    let groups = groups.iter().map(|name| Wanted::dynamic(Group::DECL, *name, Hold::Own));
+    let ports = ports.iter().map(|(name, group)| {
+        let row = Port { name: (*name).to_owned(), ..Port::default() };
+        let port = Wanted::own(&row).under::<Switch>("s", &Switch::ports());
+        port.under::<Group>(*group, &Group::ports())
+    });
+    groups.chain(ports).collect()
+}
+
+/// The members of a group, by name.
+fn members_of(model: &Model, group: &str) -> BTreeSet<String> {
+    let have = model.snapshot();
+    let group = have.named::<Group>(group).unwrap().expect("a group");
+    let name = |member: &Ref| have.get::<Port>(member.uuid().unwrap()).unwrap().unwrap().row.name;
+    group.ports.iter().map(name).collect()
+}
+
+/// Two groups of ours with a member each.
+fn two_groups() -> Model {
+    let mut model = model();
+    settle(&mut model, &many_ports(0), &them());
+    let desired = members(&["g", "h"], &[("p", "g"), ("q", "h")]);
+    model.apply(&diff(&desired, &model.snapshot(), &us()).unwrap()).unwrap();
+    model
+}
+
+#[test]
+fn a_row_named_with_some_of_its_members_keeps_the_others() {
+    let mut model = two_groups();
+    let desired = members(&["g", "h"], &[("new", "g")]);
+    model.apply(&diff_part(&desired, &[], &model.snapshot(), &us()).unwrap()).unwrap();
+    assert_eq!(members_of(&model, "g"), ["new".to_owned(), "p".to_owned()].into());
+    assert_eq!(members_of(&model, "h"), ["q".to_owned()].into());
+    // All of them are all of them.
+    model.apply(&diff(&desired, &model.snapshot(), &us()).unwrap()).unwrap();
+    assert_eq!(members_of(&model, "g"), ["new".to_owned()].into());
+}
+
+#[test]
+fn a_member_in_doubt_goes_unless_it_is_wanted_there() {
+    let mut model = two_groups();
+    let uuid = |port: &str| model.snapshot().named::<Port>(port).unwrap().expect("a port").uuid;
+    let (p, q) = (uuid("p"), uuid("q"));
+    let group = model.snapshot().named::<Group>("g").unwrap().expect("a group").uuid;
+    let mut by_hand = Transaction::new();
+    let both = Datum::set([p, q].map(crate::value::Atom::Uuid));
+    by_hand.update("Group", group, [("ports".to_owned(), both)].into());
+    model.apply(&by_hand).unwrap();
+    let mut desired = members(&["g"], &[("p", "g"), ("q", "h")]);
+    let undoubted = diff_part(&desired, &[], &model.snapshot(), &us()).unwrap();
+    assert!(undoubted.is_empty(), "members that are not named stay: {undoubted:?}");
+    for port in [p, q] {
+        desired.doubt(RowKey::new("Group", "g"), "ports", port);
+    }
+    model.apply(&diff_part(&desired, &[], &model.snapshot(), &us()).unwrap()).unwrap();
+    assert_eq!(members_of(&model, "g"), ["p".to_owned()].into());
+    assert_eq!(members_of(&model, "h"), ["q".to_owned()].into());
+}
+
 #[test]
 fn what_a_daemon_has_yet_to_make_is_not_missed_and_seen_to_once_it_is_there() {
     let mut model = model();

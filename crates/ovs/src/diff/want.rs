@@ -7,6 +7,7 @@ use crate::table::{Column, Key, Table, TableDecl};
 use crate::value::{Atom, Datum, RowKey};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
 
 /// What a wanted row is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Wanted {
     pub(super) hold: Hold,
     pub(super) columns: BTreeMap<String, Datum>,
     pub(super) absent: BTreeMap<String, BTreeSet<Atom>>,
+    /// Columns that hold children and nothing else.
+    pub(super) listed: BTreeSet<&'static str>,
     parents: Vec<(&'static TableDecl, String, &'static str)>,
 }
 
@@ -79,6 +82,7 @@ impl Wanted {
             hold,
             columns: BTreeMap::new(),
             absent: BTreeMap::new(),
+            listed: BTreeSet::new(),
             parents: Vec::new(),
         }
     }
@@ -156,10 +160,14 @@ impl Wanted {
 /// Wanted rows by key.
 pub(super) type Gathered<'a> = BTreeMap<RowKey, Cow<'a, Wanted>>;
 
+/// References in doubt: of which row, in which column, to which rows.
+pub(super) type Doubted = BTreeMap<RowKey, BTreeMap<String, BTreeSet<Atom>>>;
+
 /// All rows that are wanted of one owner.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
     rows: Vec<Wanted>,
+    pub(super) doubted: Doubted,
 }
 
 impl Desired {
@@ -183,6 +191,14 @@ impl Desired {
     pub fn with(mut self, row: Wanted) -> Desired {
         self.add(row);
         self
+    }
+
+    /// Doubts that a row of ours should refer to another, in a column that its children fill: the reference goes
+    /// unless a wanted row is such a child. Where only some of the children are named this tells those that are not
+    /// from those that should not be there.
+    pub fn doubt(&mut self, parent: RowKey, column: impl Into<String>, to: Uuid) {
+        let doubted = self.doubted.entry(parent).or_default();
+        doubted.entry(column.into()).or_default().insert(Atom::Uuid(to));
     }
 
     /// Leaves the row of an error as it is, or a reference of it out; false if that is not possible.
@@ -256,6 +272,9 @@ impl Desired {
         for ((parent, column), atoms) in listed {
             let parent = rows.get_mut(&parent).expect("entered above").to_mut();
             let already = parent.columns.remove(column);
+            if already.is_none() {
+                parent.listed.insert(column);
+            }
             let all = already.iter().flat_map(Datum::atoms).cloned().chain(atoms);
             parent.columns.insert(column.to_owned(), Datum::set(all));
         }
@@ -271,7 +290,7 @@ impl Extend<Wanted> for Desired {
 
 impl FromIterator<Wanted> for Desired {
     fn from_iter<I: IntoIterator<Item = Wanted>>(rows: I) -> Desired {
-        Desired { rows: rows.into_iter().collect() }
+        Desired { rows: rows.into_iter().collect(), ..Desired::default() }
     }
 }
 
