@@ -9,9 +9,11 @@ use netferry_core::overlay::rows::{
     Interface, NbGlobal, RemoteBinding, RemoteChassis, Row as _, RowName, SwitchSettings,
 };
 use netferry_ovs::{Atom, Change, Datum, Index, Row, RowKey, Snapshot, TableCopy};
+use uuid::Uuid;
 
 use super::local::Attached;
 use super::model::Model;
+use super::wanted;
 use crate::pods::record;
 
 /// From so many rows at once it is cheaper to compare everything.
@@ -26,6 +28,16 @@ pub(super) struct Look {
     pub(super) rows: BTreeSet<RowName>,
     /// These carry our mark and are not wanted.
     pub(super) strays: BTreeSet<RowKey>,
+    /// In these references, which are new.
+    pub(super) references: BTreeSet<Reference>,
+}
+
+/// That a row of ours refers to another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Reference {
+    pub(super) from: RowKey,
+    pub(super) column: &'static str,
+    pub(super) to: Uuid,
 }
 
 impl Look {
@@ -41,7 +53,8 @@ impl Look {
         self.everywhere |= more.everywhere;
         self.rows.extend(more.rows);
         self.strays.extend(more.strays);
-        if self.everywhere || self.rows.len() + self.strays.len() > MANY {
+        self.references.extend(more.references);
+        if self.everywhere || self.rows.len() + self.strays.len() + self.references.len() > MANY {
             *self = Look::everywhere();
         }
     }
@@ -63,8 +76,10 @@ impl Look {
 }
 
 fn is_ours(table: &TableCopy, row: &Row) -> bool {
-    let ids = table.value(row, "external_ids");
-    ids.is_some_and(|ids| ids.get_str(names::MARK.0) == Some(names::MARK.1))
+    match table.value(row, "external_ids") {
+        Some(ids) => ids.get_str(names::MARK.0) == Some(names::MARK.1),
+        None => table.decl().name == wanted::WITHOUT_MARK,
+    }
 }
 
 /// The rows on both sides of a change, with the table they are in.
@@ -83,22 +98,41 @@ pub(super) fn in_northbound(changes: &[Change], wanted: &Model, now: &Snapshot) 
             continue;
         }
         sides(change, now).for_each(|(table, row)| look.see(table, row, wanted));
-        orphaned(change, now, wanted, &mut look);
+        referred(change, now, wanted, &mut look);
     }
     look
 }
 
-/// Rows that are there still and were taken out of what refers to them: a load balancer out of its group.
-fn orphaned(change: &Change, now: &Snapshot, wanted: &Model, look: &mut Look) {
-    let (Some(old), Some(new), Some(schema)) = (&change.old, &change.new, now.schema()) else { return };
-    let Some(table) = now.table(change.table) else { return };
-    let columns = table.decl().columns.iter().zip(old.values.iter().zip(new.values.iter()));
-    for (column, (old, new)) in columns.filter(|(_, (old, new))| old != new) {
-        let target = schema.column(change.table, column.name).and_then(|c| c.key_ref.as_ref());
-        let Some(target) = target.and_then(|to| now.table(&to.table)) else { continue };
-        let gone = old.references().filter(|uuid| !new.contains(&Atom::Uuid(*uuid)));
-        gone.filter_map(|uuid| target.get(uuid)).for_each(|row| look.see(target, row, wanted));
+/// Rows that may be as they should be, while what refers to them is not: a load balancer that was taken out of its
+/// group, or put into another. A row that lists others is written without them, so each of them is looked at itself;
+/// however many it lists, only those that came or left are.
+fn referred(change: &Change, now: &Snapshot, wanted: &Model, look: &mut Look) {
+    let (Some(table), Some(schema)) = (now.table(change.table), now.schema()) else { return };
+    let key = change.new.as_ref().and_then(|row| table.key(row, names::ID));
+    let key = key.filter(|key| wanted.contains(change.table, key));
+    for (at, column) in table.decl().columns.iter().enumerate() {
+        let [old, new] = [&change.old, &change.new].map(|row| row.as_ref().map(|row| &row.values[at]));
+        let to = schema.column(change.table, column.name).and_then(|column| column.key_ref.as_ref());
+        let Some((to, target)) = to.filter(|_| old != new).and_then(|to| Some((to, now.table(&to.table)?)))
+        else {
+            continue;
+        };
+        for uuid in only_in(old, new).chain(only_in(new, old)) {
+            target.get(uuid).into_iter().for_each(|row| look.see(target, row, wanted));
+        }
+        // Those that keep their targets alive are seen to where the targets are: what others put there is theirs.
+        if let Some(key) = key.as_ref().filter(|_| !to.strong) {
+            let from = || RowKey::new(change.table, key.clone());
+            let came = only_in(new, old).map(|to| Reference { from: from(), column: column.name, to });
+            look.references.extend(came);
+        }
     }
+}
+
+/// References of the one that the other does not have.
+fn only_in<'d>(one: Option<&'d Datum>, other: Option<&'d Datum>) -> impl Iterator<Item = Uuid> + 'd {
+    let has = move |uuid: &Uuid| other.is_some_and(|other| other.contains(&Atom::Uuid(*uuid)));
+    one.into_iter().flat_map(Datum::references).filter(move |uuid| !has(uuid))
 }
 
 /// What to look at in the southbound database.

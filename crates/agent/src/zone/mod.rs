@@ -12,6 +12,7 @@ mod keep;
 mod local;
 mod model;
 mod stores;
+mod trouble;
 mod wanted;
 mod write;
 

@@ -14,9 +14,12 @@ use netferry_ovs::tables::southbound as sb;
 use netferry_ovs::tables::vswitch as vs;
 use netferry_ovs::{Desired, Hold, Owner, Ref, RowKey, Table, Wanted};
 
+/// The table whose rows have no place for a mark: all of them are ours.
+pub(crate) const WITHOUT_MARK: &str = core::LoadBalancerGroup::TABLE;
+
 /// Which rows are ours.
 pub(crate) fn owner() -> Owner {
-    Owner::new(names::MARK.0, names::MARK.1, names::ID).with_whole_table("Load_Balancer_Group")
+    Owner::new(names::MARK.0, names::MARK.1, names::ID).with_whole_table(WITHOUT_MARK)
 }
 
 fn own<T: Table>(key: &str) -> Wanted {

@@ -8,8 +8,9 @@ use netferry_core::overlay::rows::{Change, RowName, Rows};
 use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::{CallError, Client, Desired, DiffError, Owner, RowKey, SettleError, Watcher};
 
-use super::drift::Look;
+use super::drift::{Look, Reference};
 use super::model::Model;
+use super::trouble::Trouble;
 use super::wanted;
 
 /// How long a transaction may take before others get their turn; it is made up for later.
@@ -52,13 +53,6 @@ impl Which {
             Which::Southbound => southbound,
             Which::Switch(_) => switch,
         }
-    }
-
-    /// Whether these rows can only be written together with all others: a row that lists load balancers is written
-    /// with exactly those that are named beside it.
-    fn as_a_whole(self, rows: &Rows) -> bool {
-        let lists = !rows.switches.is_empty() || !rows.load_balancer_groups.is_empty();
-        matches!(self, Which::Northbound) && lists
     }
 }
 
@@ -111,8 +105,9 @@ pub(super) struct Store {
     pub(super) within: Duration,
     /// Where it may differ from what is wanted.
     look: Look,
-    /// How it went the last time, to say what is wrong once.
-    last: Brought,
+    /// Whether it did not take what was wanted the last time, to say so once.
+    failing: bool,
+    trouble: Trouble,
 }
 
 impl Store {
@@ -125,7 +120,8 @@ impl Store {
             owner,
             within: WITHIN,
             look,
-            last: Brought::default(),
+            failing: false,
+            trouble: Trouble::default(),
         }
     }
 
@@ -145,7 +141,7 @@ impl Store {
 
     /// Brings the database to `rows`, of which `change` is new. What it did not take is looked at again the next time.
     pub(super) async fn bring(&mut self, wants: &impl Wants, change: &Change) -> Brought {
-        let Look { everywhere, rows: suspect, strays } = std::mem::take(&mut self.look);
+        let Look { everywhere, rows: suspect, strays, references } = std::mem::take(&mut self.look);
         let mut names: BTreeSet<RowName> = suspect;
         names.extend(change.gone.iter().filter(|(table, _)| self.which.has(table)).cloned());
         let mut put = wants.some(&names);
@@ -156,24 +152,28 @@ impl Store {
         let all = || wants.all(&|table| which.has(table));
         let done = match self.which {
             // Of the switch only some rows are ours to decide about here: ports of pods are others'.
-            Which::Switch(_) if everywhere => self.part(&all(), &gone).await,
-            Which::Switch(_) => self.part(&put, &gone).await,
-            Which::Northbound | Which::Southbound => {
-                let whole = everywhere || self.which.as_a_whole(&put);
-                match if whole { Err(Failure::Refused(String::new())) } else { self.part(&put, &gone).await }
-                {
-                    // Whatever stands in the way of one row must not hold up the others.
-                    Err(Failure::Refused(_)) => self.whole(all).await,
-                    done => done,
-                }
-            }
+            Which::Switch(_) if everywhere => self.part(&all(), &gone, references).await,
+            Which::Switch(_) => self.part(&put, &gone, references).await,
+            Which::Northbound | Which::Southbound if everywhere => self.whole(all).await,
+            Which::Northbound | Which::Southbound => match self.part(&put, &gone, references).await {
+                // Whatever stands in the way of one row must not hold up the others.
+                Err(Failure::Refused(_)) => self.whole(all).await,
+                done => done,
+            },
         };
         let brought = match done {
-            Ok(brought) => brought,
+            Ok((operations, troubled)) => {
+                let everything = troubled.is_some();
+                match troubled {
+                    Some(troubled) => self.trouble.is_now(self.which.name(), troubled),
+                    None => self.trouble.is_over_for(&put, &gone),
+                }
+                Brought { operations, everything, failed: None }
+            }
             Err(Failure::Refused(why) | Failure::Away(why)) => {
                 // What was to be removed is not remembered: the next attempt compares everything.
                 self.look = Look::everywhere();
-                Brought { failed: Some(why), everything: true, ..Brought::default() }
+                Brought { operations: 0, everything: true, failed: Some(why) }
             }
         };
         self.report(&brought);
@@ -186,42 +186,39 @@ impl Store {
         if brought.operations > 0 {
             tracing::debug!(database, operations = brought.operations, "changed");
         }
-        match (&brought.failed, &self.last.failed) {
-            (Some(why), None) => tracing::error!(database, why, "does not take what is wanted; trying again"),
-            (None, Some(_)) => tracing::info!(database, "takes what is wanted again"),
-            (Some(_), Some(_)) | (None, None) => {}
-        }
-        if let Some(troubled) = &brought.troubled {
-            let known = self.last.troubled.take().unwrap_or_default();
-            for (row, why) in troubled.iter().filter(|(row, why)| known.get(*row) != Some(*why)) {
-                tracing::error!(database, %row, why, "is not as it should be; the rest is");
+        match (&brought.failed, self.failing) {
+            (Some(why), false) => {
+                tracing::error!(database, why, "does not take what is wanted; trying again")
             }
+            (None, true) => tracing::info!(database, "takes what is wanted again"),
+            (Some(_), true) | (None, false) => {}
         }
-        let troubled = brought.troubled.clone().or_else(|| self.last.troubled.take());
-        self.last = Brought { troubled, ..brought.clone() };
+        self.failing = brought.failed.is_some();
     }
 
-    /// Why a row is not as it should be, as of the last time everything was compared.
+    /// Why a row is not as it should be, as of the last time that it was compared.
     pub(super) fn trouble_with(&self, row: &RowKey) -> Option<&String> {
-        self.last.troubled.as_ref()?.get(row)
+        self.trouble.with(row)
     }
 
-    async fn part(&self, rows: &Rows, gone: &[RowKey]) -> Result<Brought, Failure> {
-        let desired = self.which.desired(rows);
+    /// These rows and no others, and of what they refer to only what came.
+    async fn part(&self, rows: &Rows, gone: &[RowKey], came: BTreeSet<Reference>) -> Result<Done, Failure> {
+        let mut desired = self.which.desired(rows);
+        came.into_iter().for_each(|Reference { from, column, to }| desired.doubt(from, column, to));
         if desired.is_empty() && gone.is_empty() {
-            return Ok(Brought::default());
+            return Ok((0, None));
         }
         let settling = self.client.settle_part(&desired, gone, &self.owner, COMMENT);
         let done = tokio::time::timeout(self.within, settling).await.map_err(|_| Failure::slow())?;
         let operations = done.map_err(Failure::of)?;
-        Ok(Brought { operations, ..Brought::default() })
+        Ok((operations, None))
     }
 
     /// Everything that can be done, and what is wrong with the rest.
     ///
     /// Nothing of this size is kept longer than it is needed, nor copied: it is what an agent's memory has to hold at
     /// most.
-    async fn whole(&self, all: impl Fn() -> Rows) -> Result<Brought, Failure> {
+    async fn whole(&self, all: impl Fn() -> Rows) -> Result<Done, Failure> {
         let desired = self.which.desired(&all());
         let settling = self.client.settle_most(desired, &self.owner, COMMENT);
         let (done, wrong) = tokio::time::timeout(self.within, settling).await.map_err(|_| Failure::slow())?;
@@ -235,11 +232,11 @@ impl Store {
             Err(Failure::Refused(_)) => self.one_by_one(&all(), &mut troubled).await?,
             Err(away) => return Err(away),
         };
-        Ok(Brought { operations, troubled: Some(troubled), everything: true, failed: None })
+        Ok((operations, Some(troubled)))
     }
 
     /// The server refuses all of it together, so it is told in ever smaller pieces until only what it refuses is left.
-    /// Parents come before their children, and never together with them: see [`Which::as_a_whole`].
+    /// Parents come before their children.
     async fn one_by_one(
         &self,
         rows: &Rows,
@@ -249,8 +246,8 @@ impl Store {
         let mut pieces: Vec<Vec<RowName>> = rows.names_by_table();
         pieces.sort_by_key(|piece| std::cmp::Reverse(piece.first().map(|(table, _)| rank(table))));
         while let Some(mut piece) = pieces.pop() {
-            match self.part(&rows.pick(&piece), &[]).await {
-                Ok(brought) => operations += brought.operations,
+            match self.part(&rows.pick(&piece), &[], BTreeSet::new()).await {
+                Ok((done, _)) => operations += done,
                 Err(Failure::Refused(why)) => match piece.len() {
                     0 => {}
                     1 => troubled.extend(wanted::key_of_gone(&piece[0]).map(|row| (row, why))),
@@ -279,16 +276,17 @@ fn rank(table: &str) -> u8 {
 }
 
 /// What became of an attempt.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Brought {
     operations: usize,
     /// Everything was compared, which takes more memory than anything else.
     pub(super) everything: bool,
     /// Why nothing was done.
     pub(super) failed: Option<String>,
-    /// Rows that are not as they should be; nothing if not everything was compared.
-    troubled: Option<BTreeMap<RowKey, String>>,
 }
+
+/// How many operations it took and, if everything was compared, which rows are not as they should be.
+type Done = (usize, Option<BTreeMap<RowKey, String>>);
 
 enum Failure {
     /// It cannot be done as it is.

@@ -1,4 +1,4 @@
-//! What a change costs, in operations on databases and messages to the kernel.
+//! What a change costs, in operations on databases, rows compared for them, and messages to the kernel.
 //!
 //! The only test of its program: what is counted is counted for the whole process.
 
@@ -61,21 +61,38 @@ impl Drop for Databases {
     }
 }
 
-/// What was asked of others so far.
+/// No change has so many rows compared: its own, those around it, and once more what comes back of them.
+const ROWS: u64 = 100;
+
+/// What was done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cost {
     operations: u64,
     messages: u64,
+    compared: u64,
 }
 
 impl Cost {
     fn so_far() -> Cost {
-        Cost { operations: netferry_ovs::count::operations(), messages: netferry_kernel::count::changes() }
+        Cost {
+            operations: netferry_ovs::count::operations(),
+            messages: netferry_kernel::count::changes(),
+            compared: netferry_ovs::count::rows_compared(),
+        }
     }
 
     fn since(before: Cost) -> Cost {
         let now = Cost::so_far();
-        Cost { operations: now.operations - before.operations, messages: now.messages - before.messages }
+        Cost {
+            operations: now.operations - before.operations,
+            messages: now.messages - before.messages,
+            compared: now.compared - before.compared,
+        }
+    }
+
+    /// What is asked of others. How many rows are compared depends on how much of what was written comes back at once.
+    fn asked(&self) -> (u64, u64) {
+        (self.operations, self.messages)
     }
 }
 
@@ -178,6 +195,15 @@ impl Zone {
             String::from_utf8_lossy(&shown.stdout).contains(&port.to_string())
         })
         .await;
+        // What was written comes back from the databases, and is looked at once more.
+        let (mut last, mut looks) = (Cost::so_far(), 0);
+        until("nothing compared for a while", async || {
+            let now = Cost::so_far();
+            looks = if now == last { looks + 1 } else { 0 };
+            last = now;
+            if looks < 20 { Err(format!("{now:?}")) } else { Ok(()) }
+        })
+        .await;
     }
 
     /// What a change costs, with the fence after it.
@@ -267,6 +293,8 @@ fn fence(nth: usize) -> News {
 async fn costs(others: usize) -> Vec<(&'static str, Cost)> {
     let zone = Zone::of(others).await;
     let joined = zone.node(others + 2);
+    let left = format!("n{}", others + 2).parse().expect("a name");
+    let gone = ObjectName::new("default", "new");
     vec![
         ("a Service with a node port", zone.cost(1, vec![]).await),
         ("a pod of this node", zone.cost(2, vec![pod("new", 1, 10, "server")]).await),
@@ -274,6 +302,9 @@ async fn costs(others: usize) -> Vec<(&'static str, Cost)> {
         ("a Service's endpoint", zone.cost(4, vec![slice(3, 6)]).await),
         ("a policy", zone.cost(5, vec![policy("second")]).await),
         ("a node", zone.cost(6, vec![joined]).await),
+        ("a pod of this node that ends", zone.cost(7, vec![News::PodGone(gone)]).await),
+        ("a Service", zone.cost(8, vec![service(others), slice(others, 5)]).await),
+        ("a node that leaves", zone.cost(9, vec![News::NodeGone(left)]).await),
     ]
 }
 
@@ -281,10 +312,12 @@ async fn costs(others: usize) -> Vec<(&'static str, Cost)> {
 async fn what_a_change_costs_does_not_grow_with_the_cluster() {
     let small = costs(10).await;
     let large = costs(1000).await;
-    for (what, cost) in &small {
-        println!("{what}: {cost:?}");
+    for ((what, small), (_, large)) in small.iter().zip(&large) {
+        println!("{what}: {small:?}, among many: {large:?}");
+        assert_eq!(small.asked(), large.asked(), "{what}, with 10 others on the left, 1000 on the right");
+        // There are thousands.
+        assert!(large.compared < ROWS, "{what} has few rows compared: {large:?}");
     }
-    assert_eq!(small, large, "10 others on the left, 1000 on the right");
     let [(_, fence), changes @ ..] = small.as_slice() else { panic!("there are changes") };
     for (what, cost) in changes {
         // Each is measured with such a Service after it.
@@ -292,4 +325,5 @@ async fn what_a_change_costs_does_not_grow_with_the_cluster() {
         assert!(cost.operations < fence.operations + 20, "{what} costs little: {cost:?}");
     }
     assert!(fence.messages > 0, "what the host is told is counted");
+    assert!(fence.compared > 0, "what is compared is counted");
 }

@@ -55,6 +55,59 @@ async fn whatever_is_deleted_by_hand_comes_back() {
         .await;
 }
 
+/// Rows that list others are compared without them: neither one that is missing there nor one too many may stay unseen.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_refers_to_something_else_by_hand_does_so_no_more() {
+    let (world, _agent) = two_nodes().await;
+    world.put_service("web", "10.96.0.10", &["10.244.1.5"]).await;
+    let door = json!({
+        "metadata": {"name": "door", "namespace": "default"},
+        "spec": {"type": "NodePort", "clusterIP": "10.96.0.11", "ports": [{"port": 80, "nodePort": 30080}]},
+    });
+    world.put("v1", "Service", "services", door).await;
+    let (web, door) = ("Service_default/web_TCP_cluster", "Service_default/door_TCP_node_switch_n1");
+    let find = |table: &'static str, name: &'static str| {
+        let world = &world;
+        until(name, async move || world.uuid(table, name))
+    };
+    let (web, door) = (find("load_balancer", web).await, find("load_balancer", door).await);
+    let here = find("logical_switch_port", "default_here").await;
+    world.nbctl(&["lb-add", "theirs", "192.0.2.1:80", "192.0.2.2:80"]).expect("done");
+    world.nbctl(&["ls-add", "theirs"]).expect("done");
+    let theirs = find("load_balancer", "theirs").await;
+    let before = world.references();
+    let there = |from: &str, to: &str| before.contains(&(from.to_owned(), to.to_owned()));
+    assert!(there("load_balancer_group clusterLBGroup load_balancer", "Service_default/web_TCP_cluster"));
+    assert!(there("logical_switch n1 load_balancer", "Service_default/door_TCP_node_switch_n1"));
+    assert!(there("logical_switch n1 ports", "default_here"));
+    assert!(there("port_group clusterPortGroup ports", "k8s-n1"));
+    let ungrouped =
+        "clear logical_switch n1 load_balancer_group -- destroy load_balancer_group clusterLBGroup";
+    let by_hand = [
+        format!("remove load_balancer_group clusterLBGroup load_balancer {web}"),
+        format!("remove logical_switch n1 load_balancer {door}"),
+        format!("add load_balancer_group clusterSwitchLBGroup load_balancer {web}"),
+        format!("add load_balancer_group clusterLBGroup load_balancer {theirs}"),
+        format!("add logical_switch n1 load_balancer {web}"),
+        format!("add logical_switch theirs ports {here}"),
+        "clear logical_switch n1 load_balancer_group".to_owned(),
+        "clear port_group clusterPortGroup ports".to_owned(),
+        "create load_balancer_group name=stray".to_owned(),
+        ungrouped.to_owned(),
+        "ls-del n1".to_owned(),
+    ];
+    let rows = world.rows();
+    for hand in by_hand {
+        world.nbctl(&hand.split(' ').collect::<Vec<_>>()).unwrap_or_else(|| panic!("{hand} is done"));
+        until(&format!("repair of {hand}"), async || {
+            let now = world.references();
+            let differ: Vec<_> = before.symmetric_difference(&now).collect();
+            if differ.is_empty() && world.rows() == rows { Ok(()) } else { Err(format!("{differ:?}")) }
+        })
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_of_ours_that_nobody_wants_goes_and_one_of_others_stays() {
     let (world, _agent) = two_nodes().await;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "a benchmark uses it too, and each its part")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -382,6 +383,41 @@ impl World {
             text.push_str(&format!("{table}\n{}\n", lines.join("\n")));
         }
         text
+    }
+
+    /// What rows of the northbound database list others, and which, by their names.
+    pub(crate) fn references(&self) -> BTreeSet<(String, String)> {
+        let list = |columns: &str, table: &str| {
+            let columns = format!("--columns={columns}");
+            let all = self.nbctl(&["--format=csv", "--data=bare", "--no-headings", &columns, "list", table]);
+            let all = all.unwrap_or_default();
+            let pairs = all.lines().filter_map(|line| line.split_once(','));
+            pairs.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
+        };
+        let named = ["logical_switch_port", "logical_router_port", "load_balancer", "load_balancer_group"];
+        let names: BTreeMap<_, _> = named.iter().flat_map(|table| list("_uuid,name", table)).collect();
+        let columns = [
+            ("logical_switch", "ports"),
+            ("logical_switch", "load_balancer"),
+            ("logical_switch", "load_balancer_group"),
+            ("logical_router", "ports"),
+            ("load_balancer_group", "load_balancer"),
+            ("port_group", "ports"),
+        ];
+        let mut references = BTreeSet::new();
+        for (table, column) in columns {
+            for (name, listed) in list(&format!("name,{column}"), table) {
+                let listed = listed.split_whitespace().filter_map(|uuid| names.get(uuid));
+                references.extend(listed.map(|to| (format!("{table} {name} {column}"), to.clone())));
+            }
+        }
+        references
+    }
+
+    /// The identity of a row of the northbound database.
+    pub(crate) fn uuid(&self, table: &str, name: &str) -> Option<String> {
+        let find = ["--bare", "--columns=_uuid", "find", table, &format!("name=\"{name}\"")];
+        self.nbctl(&find).filter(|uuid| !uuid.is_empty())
     }
 
     /// The process of one of the zone's daemons.
