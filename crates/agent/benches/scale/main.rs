@@ -82,8 +82,9 @@ fn tell_counts() {
             println!("{used} {kept}");
         } else {
             println!(
-                "{} {} {}",
+                "{} {} {} {}",
                 netferry_ovs::count::operations(),
+                netferry_ovs::count::rows_compared(),
                 netferry_kernel::count::changes(),
                 netferry_kernel::count::questions()
             );
@@ -111,9 +112,9 @@ impl Drop for Running {
     }
 }
 
-/// What an agent has asked of others so far: operations on databases, messages to the kernel that change something,
-/// and such that ask.
-type Counts = [u64; 3];
+/// What an agent has done so far: operations on databases, rows compared for them, messages to the kernel that change
+/// something, and such that ask.
+type Counts = [u64; 4];
 
 impl Running {
     fn start(world: &World) -> Running {
@@ -260,11 +261,11 @@ async fn measure(size: Size) -> String {
          | processor at rest | {idle:.2} % |\n\n"
     );
     text += &page::goal(&format!("at rest below {GOAL_MB} MB: {resident:.1} MB"), resident < GOAL_MB);
-    text += "\n| change | OVSDB operations | netlink messages that change | that ask | processor of the agent |\n";
-    text += "| --- | ---: | ---: | ---: | ---: |\n";
+    text += "\n| change | OVSDB operations | rows compared | netlink messages that change | that ask | processor of the agent |\n";
+    text += "| --- | ---: | ---: | ---: | ---: | ---: |\n";
     text += &changes;
     text += "\nThe agent is a process of its own with real databases, OVN daemons and a switch; the other nodes are objects in\n\
-             the API. That the numbers of operations and messages do not grow with the cluster is a test:\n\
+             the API. That the numbers of operations, rows and messages do not grow with the cluster is a test:\n\
              `what_a_change_costs_does_not_grow_with_the_cluster`.\n";
     text
 }
@@ -282,10 +283,12 @@ async fn change(agent: &mut Running, what: &str, make: impl Future<Output = ()>)
             last = (now, Instant::now());
         }
     }
-    let [operations, changing, asking] = std::array::from_fn(|at| last.0[at] - before[at]);
+    let [operations, compared, changing, asking] = std::array::from_fn(|at| last.0[at] - before[at]);
     let spent = (agent.cpu() - cpu) * 1e3;
-    eprintln!("{what}: {operations} operations, {changing} + {asking} messages, {spent:.0} ms");
-    format!("| {what} | {operations} | {changing} | {asking} | {spent:.0} ms |\n")
+    eprintln!(
+        "{what}: {operations} operations, {compared} rows compared, {changing} + {asking} messages, {spent:.0} ms"
+    );
+    format!("| {what} | {operations} | {compared} | {changing} | {asking} | {spent:.0} ms |\n")
 }
 
 async fn wait(most: Duration, done: impl Fn() -> bool) {
