@@ -27,7 +27,7 @@ use crate::facts::NodeFacts;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host::ways::Ways;
 use crate::host_init::foresight::Foresight;
-use crate::host_init::{BridgeRecord, Record};
+use crate::host_init::{BridgeRecord, BridgeSize, Record};
 use crate::machine::{Disk, StoreError};
 use crate::on_host::Host;
 use crate::pods::objects::ApiPods;
@@ -84,8 +84,8 @@ struct Agent {
     listeners: Listeners,
     running: Running,
     disk: Arc<Disk>,
-    /// What the uplink's bridge is to carry, while that is not what it was given.
-    bridge_carries: watch::Sender<Option<u32>>,
+    /// What the uplink's bridge is to carry.
+    bridge_size: watch::Sender<BridgeSize>,
 }
 
 /// Runs the agent of a node until it is dropped. Whatever it started or wrote stays as it is: the next one adopts it.
@@ -125,7 +125,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         listeners,
         running,
         disk,
-        bridge_carries: watch::Sender::default(),
+        bridge_size: watch::Sender::default(),
     };
     let mut tasks = JoinSet::new();
     let (facts, facts_seen) = watch::channel(None);
@@ -335,8 +335,8 @@ impl Agent {
         }
         if let Some(bridge) = bridge {
             let (run, datapath) = (self.config.paths.run.clone(), self.datapath);
-            let carries = self.bridge_carries.subscribe();
-            let done = host_init::Done { run, datapath, bridge: bridge.clone(), carries };
+            let size = self.bridge_size.subscribe();
+            let done = host_init::Done { run, datapath, bridge: bridge.clone(), size };
             tasks.spawn(host_init::keep(Arc::clone(kernel), self.stores.switch.clone(), done));
         }
         seen
@@ -389,7 +389,7 @@ impl Agent {
             bridge: bridge.clone().map(|(name, _)| trial::Bridge {
                 name,
                 switch: self.stores.switch.clone(),
-                carries: self.bridge_carries.clone(),
+                size: self.bridge_size.clone(),
             }),
             running: self.running.clone(),
             node: self.listeners.own.subscribe(),

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::bridge::{self, Plan, Switch};
 use super::record::{BridgeRecord, Record};
+use super::size::{self, BridgeSize};
 use super::{announce, hand_over, transfer};
 use crate::pause::Pause;
 
@@ -39,8 +40,8 @@ pub struct Done {
     pub datapath: Datapath,
     /// The bridge.
     pub bridge: BridgeRecord,
-    /// What the bridge is to carry, where that is something else than it was given. Only this task writes its row.
-    pub carries: watch::Receiver<Option<u32>>,
+    /// What the bridge is to carry. Only this task writes its row.
+    pub size: watch::Receiver<BridgeSize>,
 }
 
 /// Keeps what host-init did, for as long as it is run: the rows of the switch, and what is on the links.
@@ -66,12 +67,12 @@ pub async fn keep(kernel: Arc<Kernel>, switch: Client, done: Done) {
         }
     };
     let switch = Switch::over(switch);
-    tokio::join!(links, keep_rows(&switch, &bridge, &uplink, &done));
+    tokio::join!(links, keep_rows(&switch, &bridge, &uplink, &done), size::keep(&kernel, &bridge, &done));
 }
 
 impl Done {
     /// Is it not being undone?
-    fn stands(&self) -> bool {
+    pub(super) fn stands(&self) -> bool {
         matches!(Record::read(&self.run), Ok(Some(record)) if record.bridge.is_some())
     }
 }
@@ -79,18 +80,20 @@ impl Done {
 /// Puts rows back that somebody took out of the switch's database: without them the node is cut off.
 async fn keep_rows(switch: &Switch, bridge: &IfName, uplink: &IfName, done: &Done) -> Infallible {
     let mut watcher = switch.client.watch(&["Bridge", "Port", "Interface"]);
-    let mut carries = done.carries.clone();
+    let mut size = done.size.clone();
     let names = [bridge.as_str(), uplink.as_str()];
     loop {
         tokio::select! {
             () = bridge::changed(&mut watcher, &names) => {}
-            Ok(()) = carries.changed() => {}
+            Ok(()) = size.changed() => {}
         }
         let found = bridge::find(&switch.client.snapshot(), bridge);
         let Some(mac) = found.mac.or_else(|| done.bridge.mac.parse().ok()).filter(|_| done.stands()) else {
             continue;
         };
-        let mtu = carries.borrow_and_update().or(found.mtu).unwrap_or(done.bridge.mtu);
+        // What the row says counts only while it is on its way: somebody else may have written it.
+        let wanted = size.borrow_and_update().wanted(done.bridge.mtu);
+        let mtu = wanted.or(found.mtu).unwrap_or(done.bridge.mtu);
         let plan = Plan { bridge, mac, mtu, datapath: done.datapath, uplink: Some(uplink) };
         let mut pause = PAUSE;
         while let Err(error) = switch.settle(&plan).await {

@@ -20,6 +20,7 @@ mod offloads;
 pub mod persist;
 mod plan;
 mod record;
+mod size;
 mod sized;
 pub mod transfer;
 mod uplink;
@@ -48,6 +49,7 @@ use crate::machine::Disk;
 use bridge::{Found, Plan, Switch};
 pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
+pub use size::BridgeSize;
 pub use sized::SizesError;
 pub use uplink::{NoUplink, Sight, choose};
 

@@ -15,6 +15,9 @@ use uuid::Uuid;
 
 use super::record::{self, INSTALLED};
 
+/// Says of a port that the switch removes it by itself when it is left over from before a boot.
+const TRANSIENT: (&str, &str) = ("transient", "true");
+
 /// Why a port is not on the switch.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
@@ -130,6 +133,29 @@ pub async fn add(
         return Err(PortError::BridgeReplaced);
     }
     Ok(in_the_way.into_iter().filter(|link| *link != row.name).collect())
+}
+
+/// Whether a port says that it does not outlive a boot, as every pod's does.
+pub(super) fn is_transient(port: &Port) -> bool {
+    port.other_config.get(TRANSIENT.0).is_some_and(|value| value == TRANSIENT.1)
+}
+
+/// Lets a port that is there say so; whatever else it says is left.
+pub(super) async fn make_transient(switch: &Client, link: &str) -> Result<(), PortError> {
+    let now = switch.snapshot();
+    let Some(port) = now.named::<Port>(link).ok().flatten().filter(|port| !is_transient(port)) else {
+        return Ok(());
+    };
+    let column = || "other_config".to_owned();
+    let mut transaction = Transaction::new();
+    transaction.comment(format!("netferry: {link} does not outlive a boot"));
+    // A key that is there is not given another value by an insertion.
+    let mutations = vec![
+        Mutation::Delete(column(), Datum::set([TRANSIENT.0])),
+        Mutation::Insert(column(), Datum::map([TRANSIENT])),
+    ];
+    transaction.mutate(Port::DECL.name, port.uuid, mutations);
+    switch.transact(&transaction).await.map(drop).map_err(|e| PortError::Database(Box::new(e)))
 }
 
 /// Takes links off the switch; those that are not on it, or are there by somebody else's hand, are left alone.

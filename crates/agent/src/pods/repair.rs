@@ -1,5 +1,5 @@
-//! Puts ports of pods back that somebody took off the switch, takes those off whose links are gone, and says which
-//! links pods have.
+//! Puts ports of pods back that somebody took off the switch or changed, takes those off whose links are gone, and says
+//! which links pods have.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use netferry_core::overlay::{names, rows};
 use netferry_kernel::IfName;
 use netferry_ovs::tables::Strings;
-use netferry_ovs::tables::vswitch::Interface;
+use netferry_ovs::tables::vswitch::{Interface, Port};
 use tokio::sync::watch;
 
 use super::record::{self, Record};
@@ -37,11 +37,14 @@ impl Pods {
     /// A port that disappears while its link stays was not taken off by us: we take the link away with it. What it
     /// was is in the change itself, so nothing has to be kept for this.
     pub async fn keep(&self, links: watch::Sender<BTreeSet<IfName>>) {
-        let mut watcher = self.0.switch.watch(&["Interface"]);
+        let mut watcher = self.0.switch.watch(&["Interface", "Port"]);
         loop {
             let changes = watcher.next().await;
-            let (mut suspects, mut torn) = (Vec::new(), Vec::new());
+            let (mut suspects, mut torn, mut lasting) = (Vec::new(), Vec::new(), Vec::new());
             for change in &changes {
+                if let Some(Ok((_, Some(port)))) = change.typed::<Port>() {
+                    lasting.extend((!port::is_transient(&port)).then_some(port.name));
+                }
                 let Some(Ok((old, new))) = change.typed::<Interface>() else { continue };
                 // The first batch has them all: what was there before this agent, and perhaps before this boot.
                 suspects.extend(
@@ -54,7 +57,11 @@ impl Pods {
                 }
                 torn.push((old, record));
             }
-            futures::future::join_all(torn.iter().map(|(old, record)| self.insist(old, record))).await;
+            futures::future::join_all(
+                torn.iter().map(|(old, record)| insist(record, || self.put_back(old, record))),
+            )
+            .await;
+            futures::future::join_all(lasting.iter().map(|link| self.let_go_at_boot(link))).await;
             futures::future::join_all(suspects.iter().map(|record| self.bury(record))).await;
             let now = record::all(&self.0.switch.snapshot());
             let now: BTreeSet<IfName> =
@@ -86,17 +93,12 @@ impl Pods {
         }
     }
 
-    /// Puts a port back, again and again while it cannot be: if the bridge itself was taken away, OVN makes that anew a
-    /// moment later.
-    async fn insist(&self, old: &Interface, record: &Record) {
-        let end = tokio::time::Instant::now() + PATIENCE;
-        while let Err(error) = self.put_back(old, record).await {
-            tracing::warn!(pod = %record.pod, link = old.name, error = chain(&error), "putting a pod's port back");
-            if tokio::time::Instant::now() > end {
-                return;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
+    /// Somebody made a pod's port one that outlives a boot, after which its link would be nobody's.
+    async fn let_go_at_boot(&self, link: &str) {
+        let row = self.0.switch.snapshot().named::<Interface>(link).ok().flatten();
+        let Some(record) = row.and_then(|row| Record::read(&row)) else { return };
+        tracing::info!(pod = %record.pod, link, "putting right what a pod's port says");
+        insist(&record, || port::make_transient(&self.0.switch, link)).await;
     }
 
     async fn put_back(&self, old: &Interface, record: &Record) -> Result<(), port::PortError> {
@@ -132,6 +134,19 @@ impl Pods {
         port::add(&self.0.switch, &row, Strings::new()).await?;
         tracing::info!(pod = %record.pod, %link, "put a pod's port back on the switch");
         Ok(())
+    }
+}
+
+/// Puts a port right, again and again while it cannot be: if the bridge itself was taken away, OVN makes that anew a
+/// moment later.
+async fn insist<F: Future<Output = Result<(), port::PortError>>>(record: &Record, put_right: impl Fn() -> F) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while let Err(error) = put_right().await {
+        tracing::warn!(pod = %record.pod, link = record.link, error = chain(&error), "putting a pod's port right");
+        if tokio::time::Instant::now() > end {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

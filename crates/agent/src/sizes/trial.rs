@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use super::{Managed, SizeError, keep, look, of, run, set_link};
 use crate::boot::Running;
+use crate::host_init::BridgeSize;
 use crate::kept;
 
 /// The directory's name in our run directory, and that of the file in it that says what links had.
@@ -61,7 +62,7 @@ pub struct Bridge {
     /// The switch's database.
     pub switch: Client,
     /// Tells whoever keeps the row ([`crate::host_init::keep`]).
-    pub carries: watch::Sender<Option<u32>>,
+    pub size: watch::Sender<BridgeSize>,
 }
 
 /// What links had, as it is written down.
@@ -219,6 +220,10 @@ impl Parts {
         let directory = self.directory();
         kept::write(&directory, FILE, &journal)
             .map_err(|source| TrialError::Journal { file: directory.join(FILE), source })?;
+        // Whoever keeps the bridge would take it for somebody else's doing.
+        if let Some(Bridge { size, .. }) = &self.bridge {
+            size.send_replace(BridgeSize::OnItsWay);
+        }
         run(&self.kernel, &self.names(), wanted, &directory)?;
         // After routes are held: from now on the switch may give the bridge this size whenever it likes.
         self.tell_switch(wanted.carries().bytes()).await
@@ -259,8 +264,8 @@ impl Parts {
 
     /// The switch gives a bridge the size its row says whenever it looks at it.
     async fn tell_switch(&self, mtu: u32) -> Result<()> {
-        let Some(Bridge { name, switch, carries }) = &self.bridge else { return Ok(()) };
-        carries.send_replace(Some(mtu));
+        let Some(Bridge { name, switch, size }) = &self.bridge else { return Ok(()) };
+        size.send_replace(BridgeSize::Now(mtu));
         let written = switch.until(|rows| {
             let row = rows.named::<Interface>(name.as_str()).ok().flatten()?;
             (row.row.mtu_request == Some(i64::from(mtu))).then_some(())

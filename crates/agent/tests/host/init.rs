@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use netferry_agent::host::guard;
-use netferry_agent::host_init::{Done, InitError, Options, Record, keep, prepare, undo};
+use netferry_agent::host_init::{BridgeSize, Done, InitError, Options, Record, keep, prepare, undo};
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;
+use tokio::sync::watch;
 
 use crate::world::{PATIENT, Switch, Wire, add_wire, answers, ip, name, run, until};
 
@@ -31,7 +32,7 @@ fn configure(kernel: &Kernel) {
     run(kernel, &format!("set -e; {CONFIGURED}"));
 }
 
-fn wired() -> Wire {
+pub(crate) fn wired() -> Wire {
     let wire = Wire::new();
     // A real wire carries whole packets; a pair of links leaves checksums to whoever reads them.
     guard::offloads_off(&wire.peer, &name("wire")).unwrap();
@@ -59,7 +60,7 @@ pub(crate) fn options(switch: &Switch) -> Options {
     }
 }
 
-fn run_directory(switch: &Switch) -> PathBuf {
+pub(crate) fn run_directory(switch: &Switch) -> PathBuf {
     switch.path("netferry")
 }
 
@@ -308,10 +309,18 @@ async fn a_stream_of_datagrams_hardly_notices_the_move() {
 
 /// Prepares the host, and keeps it as an agent does.
 async fn keeping(wire: &Wire, switch: &Switch) -> tokio::task::JoinHandle<()> {
-    let record = prepare(&wire.host, &options(switch), |_| ()).await.unwrap();
-    let bridge = record.bridge.unwrap();
-    let carries = tokio::sync::watch::channel(None).1;
-    let done = Done { run: run_directory(switch), datapath: Datapath::Userspace, bridge, carries };
+    prepare(&wire.host, &options(switch), |_| ()).await.unwrap();
+    keeping_at(wire, switch, watch::channel(BridgeSize::default()).1).await
+}
+
+/// Keeps a host that was prepared, as an agent does that starts now.
+pub(crate) async fn keeping_at(
+    wire: &Wire,
+    switch: &Switch,
+    size: watch::Receiver<BridgeSize>,
+) -> tokio::task::JoinHandle<()> {
+    let bridge = Record::read(&run_directory(switch)).unwrap().unwrap().bridge.unwrap();
+    let done = Done { run: run_directory(switch), datapath: Datapath::Userspace, bridge, size };
     tokio::spawn(keep(Arc::clone(&wire.host), switch.client().await, done))
 }
 

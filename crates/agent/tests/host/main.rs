@@ -1,6 +1,7 @@
 //! The host's side against a real kernel and a real Open vSwitch, each test in namespaces of its own.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod bridge_size;
 mod facts;
 mod foresight;
 mod guard;

@@ -165,6 +165,32 @@ async fn a_port_taken_off_the_switch_by_hand_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pods_port_that_somebody_made_outlive_a_boot_is_put_right() {
+    let mut world = World::new().await;
+    let a = world.sandbox("a", &world.pod("a").await);
+    a.add().await;
+    let link = &a.container[..15];
+    for (restart, harm) in [
+        (false, format!("--no-wait clear port {link} other_config")),
+        (false, format!("--no-wait set port {link} other_config:transient=false")),
+        (true, format!("--no-wait clear port {link} other_config")),
+    ] {
+        if restart {
+            world.agent = None;
+        }
+        world.switch.vsctl(&harm);
+        if restart {
+            world.start_agent();
+        }
+        node::until(&harm, async || {
+            let now = world.switch.vsctl(&format!("get port {link} other_config"));
+            if now.trim() == "{transient=\"true\"}" { Ok(()) } else { Err(now) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_port_whose_link_is_gone_is_taken_off_and_its_address_is_free_again() {
     let mut world = World::with(Plan { v4: "10.244.1.0/29", v6: None, ..Plan::default() }).await;
     let mut held = Vec::new();

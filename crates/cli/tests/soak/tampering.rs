@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let mut ground = Ground::new();
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    let (mut held, mut changed, mut stays) = (0, 0, vec![]);
+    let (mut held, mut changed) = (0, 0);
     // What stays changed would be in the way of what is deleted afterwards.
     let mut harms = ground.harms();
     harms.sort_by_key(|harm| !harm.is_loss());
@@ -38,16 +38,8 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
             }
             Outcome::Refused(_) | Outcome::Gone => held += 1,
             Outcome::Left(what) => {
-                if harm.is_loss() {
-                    let what: String = what.chars().take(300).collect();
-                    notes.problem(format!(
-                        "{}: not as it was after {} s: {what}",
-                        harm.what,
-                        PATIENCE.as_secs()
-                    ));
-                } else {
-                    stays.push(harm.what);
-                }
+                let what: String = what.chars().take(300).collect();
+                notes.problem(format!("{}: not as it was after {} s: {what}", harm.what, PATIENCE.as_secs()));
                 ground.settle();
             }
         }
@@ -73,9 +65,6 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     notes.line(format!(
         "- {held} could not be done: the database does not allow it, or the thing went with another"
     ));
-    if !stays.is_empty() {
-        notes.line(format!("- stays as it was changed, until the agent starts anew: {}", stays.join("; ")));
-    }
     if middle > 1000.0 {
         notes.problem(format!("typically {middle:.0} ms, where a second is promised"));
     }

@@ -85,7 +85,9 @@ fn links(node: &State, bare: &State, harms: &mut Vec<Harm>) {
         };
         // None is deleted: those of a switch are the switch's (its ports are deleted as rows), and with that of a pod its
         // other end is gone too, which only a new pod has.
-        harm("with another MTU", format!("ip link set {name} mtu 1300"));
+        if name != super::INTEGRATION_BRIDGE {
+            harm("with another MTU", format!("ip link set {name} mtu 1300"));
+        }
         if link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "UP")) {
             harm("down", format!("ip link set {name} down"));
         }

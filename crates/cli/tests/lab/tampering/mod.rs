@@ -19,6 +19,8 @@ use crate::kubectl::{apply, pod, ready};
 use observe::{Domain, State, look};
 
 const NODE: &str = "node-1";
+/// The bridge whose address and size are the switch's to choose.
+const INTEGRATION_BRIDGE: &str = "br-int";
 
 /// Something done by hand.
 #[derive(Clone, Debug)]
@@ -32,8 +34,7 @@ pub(crate) struct Harm {
 }
 
 impl Harm {
-    /// Whether a thing of ours is gone with it, or a setting another: that must be put back. What only changes a thing
-    /// is put back too where whoever keeps it is told.
+    /// Whether a thing of ours is gone with it, or a setting another; else a thing is changed.
     pub(crate) fn is_loss(&self) -> bool {
         [" deleted", " emptied"].iter().any(|how| self.kind.contains(how))
             || self.kind.starts_with("setting ")

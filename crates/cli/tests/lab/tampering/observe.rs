@@ -151,9 +151,12 @@ pub(crate) fn without(value: Value, keys: &[&str]) -> Value {
 
 fn link(value: Value) -> Value {
     let up = value["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "UP"));
-    // Nobody sends to the integration bridge itself, and the switch makes its address up.
-    let mac = if value["ifname"] == "br-int" { &Value::Null } else { &value["address"] };
-    serde_json::json!([value["ifname"], value["mtu"], mac, up, value["linkinfo"]["info_kind"]])
+    // Nobody sends to the integration bridge itself: the switch makes its address up, and gives it the size of the
+    // smallest of its ports whenever one of them changes.
+    let of_the_switch = value["ifname"] == super::INTEGRATION_BRIDGE;
+    let theirs = |value: &Value| if of_the_switch { Value::Null } else { value.clone() };
+    let (mtu, mac) = (theirs(&value["mtu"]), theirs(&value["address"]));
+    serde_json::json!([value["ifname"], mtu, mac, up, value["linkinfo"]["info_kind"]])
 }
 
 /// An address the kernel makes up for a link as it comes up, of whatever hardware address that has at the moment.
