@@ -27,7 +27,7 @@ use crate::facts::NodeFacts;
 use crate::host::neighbours::TunnelNeighbours;
 use crate::host::ways::Ways;
 use crate::host_init::foresight::Foresight;
-use crate::host_init::{BridgeRecord, BridgeSize, Record};
+use crate::host_init::{BridgeRecord, BridgeSize, InitError, Record};
 use crate::machine::{Disk, StoreError};
 use crate::on_host::Host;
 use crate::pods::objects::ApiPods;
@@ -51,6 +51,9 @@ pub enum RunError {
     /// The kernel does not talk to us.
     #[error("talking to the kernel; are we root?")]
     Kernel(#[source] netferry_kernel::Error),
+    /// The kernel does not say whether it moves packets.
+    #[error("finding out who moves packets")]
+    Datapath(#[source] InitError),
     /// The zone's daemons cannot be started.
     #[error("starting the zone's daemons")]
     Daemons(#[from] StartError),
@@ -105,7 +108,11 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let (handle, requests) = ZoneHandle::new();
     let (networks, mut networks_seen) = watch::channel(cache.networks.clone());
     let (own, mut own_seen) = watch::channel::<Option<Node>>(None);
-    let datapath = config.datapath.unwrap_or_else(switch::datapath);
+    let done = done_at_this_boot(&config);
+    let datapath = match config.datapath {
+        Some(datapath) => datapath,
+        None => switch::datapath(&kernel, done.as_ref()).map_err(RunError::Datapath)?,
+    };
     let process = switch::Process::now(&config.paths.ovs_run, datapath).await;
     let (tell_process, process) = watch::channel(process);
     let outlook = Outlook::default();
@@ -149,7 +156,6 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         tasks.spawn(crate::stale_flows::forget(ovs_run));
     }
     let (links, links_seen) = watch::channel(BTreeSet::new());
-    let done = done_at_this_boot(&agent.config);
     let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
     agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), served.clone(), (facts, foresight));

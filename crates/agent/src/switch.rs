@@ -8,6 +8,7 @@ use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::overlay::names;
 use netferry_core::overlay::zone::Datapath;
+use netferry_kernel::Kernel;
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use netferry_ovs::unixctl::{Control, ControlError};
 use netferry_ovs::{Client, Desired, Owner, SettleError, Wanted};
@@ -15,15 +16,21 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
+use crate::host_init::{self, InitError, Record};
+
 const DAEMON: &str = "ovs-vswitchd";
 /// How often a switch without flows is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Between looks for a switch that is away.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who moves the packets on this host: the kernel where it has Open vSwitch's module, else the switch's own process.
-pub fn datapath() -> Datapath {
-    if Path::new("/sys/module/openvswitch").exists() { Datapath::Kernel } else { Datapath::Userspace }
+/// Who moves the packets on this host: what host-init found at this boot, for the uplink is as that needs it; else what
+/// host-init would find.
+///
+/// # Errors
+/// If the kernel cannot be asked.
+pub fn datapath(kernel: &Kernel, done: Option<&Record>) -> Result<Datapath, InitError> {
+    done.map_or_else(|| host_init::datapath_of(kernel), |done| Ok(done.datapath.into()))
 }
 
 /// The running switch's control socket.
@@ -153,5 +160,15 @@ mod tests {
         for text in ["unknown", ""] {
             assert!(read_version(text) > (1000, 0), "{text}");
         }
+    }
+
+    #[test]
+    fn an_agent_uses_the_datapath_that_host_init_found_at_this_boot_and_else_finds_the_same() {
+        let kernel = Kernel::here().unwrap();
+        for of_boot in [Datapath::Kernel, Datapath::Userspace] {
+            let done = Record { datapath: of_boot.into(), bridge: None, sized: None };
+            assert_eq!(datapath(&kernel, Some(&done)).unwrap(), of_boot);
+        }
+        assert_eq!(datapath(&kernel, None).unwrap(), host_init::datapath_of(&kernel).unwrap());
     }
 }
