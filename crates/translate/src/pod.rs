@@ -11,6 +11,9 @@ use netferry_core::port::Port;
 use crate::labels::labels;
 use crate::{object_name, protocol};
 
+/// By which a mirror says which static pod it shows.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// Why a pod cannot be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum PodRefusal {
@@ -46,6 +49,13 @@ pub fn pod_with(pod: &k8s::Pod, addresses: Addresses) -> Result<Option<Pod>, Pod
     Ok(bound(pod)?.map(|(name, node)| with_addresses(pod, name, node, addresses)))
 }
 
+/// The UID a pod's runtime knows it by. Of a static pod the API has only a mirror: that has a UID of its own, and may be
+/// deleted and made anew while the pod goes on.
+pub fn runtime_uid(pod: &k8s::Pod) -> &str {
+    let mirrored = pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR));
+    mirrored.or(pod.metadata.uid.as_ref()).map_or("", String::as_str)
+}
+
 /// Whether all of its containers have ended for good. Its addresses are free then.
 pub fn has_ended(pod: &k8s::Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -65,7 +75,7 @@ fn bound(pod: &k8s::Pod) -> Result<Option<(ObjectName, NodeName)>, PodRefusal> {
 fn with_addresses(pod: &k8s::Pod, name: ObjectName, node: NodeName, addresses: Addresses) -> Pod {
     Pod {
         name,
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        uid: runtime_uid(pod).to_owned(),
         node,
         labels: labels(pod.metadata.labels.as_ref()),
         addresses,

@@ -151,6 +151,14 @@ fn written_pod(edit: impl FnOnce(&mut Value)) -> k8s_openapi::api::core::v1::Pod
 }
 
 #[test]
+fn a_static_pod_is_the_one_its_runtime_knows_and_not_its_mirror() {
+    let mirror =
+        written_pod(|pod| pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("s1"));
+    assert_eq!(crate::pod::pod(&mirror).unwrap().unwrap().uid, "s1");
+    assert_eq!(crate::pod::runtime_uid(&written_pod(|_| ())), "u1");
+}
+
+#[test]
 fn a_pod_with_addresses_has_its_labels_and_the_ports_it_names() {
     let pod = crate::pod::pod(&written_pod(|_| ())).unwrap().unwrap();
     assert_eq!(pod.name, ObjectName::new("ns", "web"));

@@ -17,7 +17,7 @@ use netferry_core::overlay::pod_addresses;
 use netferry_kernel::{IfName, Namespace};
 use nix::errno::Errno;
 
-use super::objects::PodMissing;
+use super::objects::{PodMissing, is_of};
 use super::port::{self, PortError};
 use super::record::{self, Record};
 use super::reserve::Reserved;
@@ -106,7 +106,7 @@ impl Pods {
             return Err(CniError::new(Code::InvalidEnvironment, text));
         }
         let this = |record: &&Record| {
-            record.pod == *name && wanted.pod.uid.as_ref().is_none_or(|uid| *uid == record.uid)
+            record.pod == *name && wanted.pod.uid.as_ref().is_none_or(|uid| self.is_of(record, uid))
         };
         let Some(record) = records.iter().find(this).filter(|record| record.installed) else {
             return Ok(None);
@@ -123,6 +123,12 @@ impl Pods {
             Ok(Some(link)) => Some(result(&end, &HostEnd { mac: link.mac, mtu: link.mtu }, &wanted.netns)),
             Ok(None) | Err(_) => None,
         })
+    }
+
+    /// Whether an attachment is of the pod that the runtime knows by this UID; the API may have to say so.
+    fn is_of(&self, record: &Record, uid: &str) -> bool {
+        let shown = || self.0.objects.shown(&record.pod, uid);
+        record.runtime_uid == uid || shown().is_some_and(|object| is_of(&object, &record.uid))
     }
 
     /// How the end of an attachment shall be.

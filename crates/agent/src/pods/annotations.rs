@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use netferry_translate::pod::has_ended;
+use k8s_openapi::api::core::v1::Pod;
+use netferry_translate::pod::{has_ended, runtime_uid};
 
 use super::add::{carries, networks};
 use super::record::{self, Record};
-use super::{Pods, chain};
+use super::{Pods, chain, port};
 use crate::pause::Pause;
 
 /// After a write the API did not take.
@@ -40,8 +41,27 @@ impl Pods {
         all_written
     }
 
+    /// Notes by which UID the runtime knows a pod, for as long as the API shows the mirror whose UID was noted: the next
+    /// mirror has another.
+    async fn know_by_runtime(&self, record: &Record, object: &Pod) -> bool {
+        let uid = runtime_uid(object);
+        if uid == record.runtime_uid {
+            return true;
+        }
+        match port::note(&self.0.switch, &record.link, record::RUNTIME_UID, uid).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(pod = %record.pod, error = chain(&error), "noting how the runtime knows a pod");
+                false
+            }
+        }
+    }
+
     async fn annotate_one(&self, record: &Record) -> bool {
-        let Some(object) = self.0.objects.shown(&record.pod, &record.uid) else { return true };
+        let Some(object) = self.0.objects.shown(&record.pod, &record.runtime_uid) else { return true };
+        if !self.know_by_runtime(record, &object).await {
+            return false;
+        }
         let Ok(place) = self.place() else { return true };
         let Some(end) = self.end_of(&place, record) else { return true };
         let networks = networks(&place, &end);

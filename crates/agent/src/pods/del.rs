@@ -53,7 +53,7 @@ impl Pods {
             return Ok(());
         }
         let Ok(link) = IfName::new(record.link.clone()) else { return Ok(()) };
-        self.off(link, &record.pod, &record.uid).await
+        self.off(link, &record.pod, &record.runtime_uid).await
     }
 
     /// Takes a pod's link and port away.

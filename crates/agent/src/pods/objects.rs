@@ -16,7 +16,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::PodNetworks;
 use netferry_core::name::{NodeName, ObjectName};
-use netferry_translate::pod::has_ended;
+use netferry_translate::pod::{has_ended, runtime_uid};
 use tokio::sync::watch;
 
 use crate::cluster::Patience;
@@ -236,11 +236,9 @@ impl ApiPods {
     }
 }
 
-/// Whether a pod is the one a runtime means. Of a static pod the API has a mirror with a UID of its own, which
-/// carries the UID the runtime knows in an annotation.
-fn is_of(pod: &Pod, uid: &str) -> bool {
-    let mirror = pod.metadata.annotations.as_ref().and_then(|all| all.get("kubernetes.io/config.mirror"));
-    pod.metadata.uid.as_deref() == Some(uid) || mirror.is_some_and(|of| of == uid)
+/// Whether a pod has this UID: in the API, or with its runtime.
+pub(super) fn is_of(pod: &Pod, uid: &str) -> bool {
+    pod.metadata.uid.as_deref() == Some(uid) || runtime_uid(pod) == uid
 }
 
 impl PodObjects for ApiPods {

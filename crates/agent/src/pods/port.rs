@@ -158,6 +158,16 @@ pub(super) async fn make_transient(switch: &Client, link: &str) -> Result<(), Po
     switch.transact(&transaction).await.map(drop).map_err(|e| PortError::Database(Box::new(e)))
 }
 
+/// Notes something of an attachment that is there and does not say so yet.
+pub(super) async fn note(switch: &Client, link: &str, key: &str, value: &str) -> Result<(), PortError> {
+    let Some(interface) = switch.snapshot().named::<Interface>(link).ok().flatten() else { return Ok(()) };
+    let mut transaction = Transaction::new();
+    transaction.comment(format!("netferry: {key} of {link}"));
+    let noted = Mutation::Insert("external_ids".to_owned(), Datum::map([(key, value)]));
+    transaction.mutate(Interface::DECL.name, interface.uuid, vec![noted]);
+    switch.transact(&transaction).await.map(drop).map_err(|e| PortError::Database(Box::new(e)))
+}
+
 /// Takes links off the switch; those that are not on it, or are there by somebody else's hand, are left alone.
 pub async fn remove(switch: &Client, links: &[String]) -> Result<(), PortError> {
     let now = switch.snapshot();

@@ -12,8 +12,10 @@ use netferry_ovs::{Datum, Entry, Index, Snapshot, TableCopy};
 
 /// The logical port of an interface.
 pub const PORT: &str = "iface-id";
-/// The UID of its pod.
+/// The UID of its pod. OVN binds the port only if the logical one says the same.
 pub const UID: &str = "iface-id-ver";
+/// The UID the runtime knows its pod by, where [`UID`] is another: earlier agents wrote that of a static pod's mirror.
+pub const RUNTIME_UID: &str = "netferry.dev/runtime-uid";
 /// Its addresses, with the length of their network, with commas between.
 pub const ADDRESSES: &str = "ip_addresses";
 /// The hardware address inside.
@@ -39,8 +41,10 @@ pub struct Record {
     pub link: String,
     /// Whose it is.
     pub pod: ObjectName,
-    /// Which of the pods of that name.
+    /// Which of the pods of that name, as OVN is told.
     pub uid: String,
+    /// The same, as the runtime knows it.
+    pub runtime_uid: String,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
     /// The hardware address inside.
@@ -70,6 +74,7 @@ impl Record {
             link: interface.name.clone(),
             pod: ObjectName::new(namespace, name),
             uid: text(UID),
+            runtime_uid: ids.get(RUNTIME_UID).or(ids.get(UID)).cloned().unwrap_or_default(),
             addresses: text(ADDRESSES).split(',').filter_map(|net| net.parse().ok()).collect(),
             mac: text(MAC),
             container: ids.get(SANDBOX)?.clone(),

@@ -18,10 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Keys of an interface that are ours to say; what `ovn-controller` writes beside them is its own.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     names::MARK.0,
     record::PORT,
     record::UID,
+    record::RUNTIME_UID,
     record::ADDRESSES,
     record::MAC,
     record::SANDBOX,
@@ -52,7 +53,7 @@ impl Pods {
                 );
                 let Some(old) = old else { continue };
                 let Some(record) = Record::read(&old) else { continue };
-                if new.is_some_and(|new| said(&new) == said(&old)) {
+                if new.is_some_and(|new| still_says(&new, &old)) {
                     continue;
                 }
                 torn.push((old, record));
@@ -107,7 +108,7 @@ impl Pods {
         let _leaving = self.0.leaving.hold(super::del::key_of(&link)).await;
         let now = self.0.switch.snapshot();
         let there = now.named::<Interface>(&old.name).ok().flatten();
-        if there.is_some_and(|there| said(&there) == said(old)) {
+        if there.is_some_and(|there| still_says(&there, old)) {
             return Ok(());
         }
         let others = record::of_port(&now, &names::pod_port(&record.pod));
@@ -153,6 +154,11 @@ async fn insist<F: Future<Output = Result<(), port::PortError>>>(record: &Record
 /// Whether the switch says something that it also says of a link that is gone.
 fn is_broken(interface: &Interface) -> bool {
     interface.error.is_some() || interface.ofport == Some(-1) || interface.ifindex == Some(0)
+}
+
+/// Whether everything of ours that was said of it is said still. It may be more by now.
+fn still_says(now: &Interface, before: &Interface) -> bool {
+    said(before).iter().all(|(key, value)| now.external_ids.get(key) == Some(value))
 }
 
 fn said(interface: &Interface) -> Strings {

@@ -210,8 +210,10 @@ fn attached(ids: &Datum) -> Option<Attached> {
     let addresses = ids.get_str("ip_addresses")?.split(',');
     let addresses = addresses.map(|net| net.parse::<ipnet::IpNet>().ok().map(|net| net.addr()));
     let addresses = addresses.collect::<Option<Vec<_>>>()?;
+    let uid = ids.get_str(record::UID)?;
     Some(Attached {
-        uid: ids.get_str("iface-id-ver")?.to_owned(),
+        uid: uid.to_owned(),
+        runtime_uid: ids.get_str(record::RUNTIME_UID).unwrap_or(uid).to_owned(),
         addresses: Addresses::from_addresses(addresses)?,
         labels: ids.get_str(record::LABELS).map(record::labels).unwrap_or_default(),
     })

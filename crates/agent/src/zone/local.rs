@@ -18,8 +18,10 @@ const REMEMBERED: usize = 512;
 /// A pod's attachment, as the switch tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attached {
-    /// The pod's UID.
+    /// The pod's UID, as OVN is told.
     pub uid: String,
+    /// The same, as the runtime knows it.
+    pub runtime_uid: String,
     /// Its addresses.
     pub addresses: Addresses,
     /// The labels it had when it was attached.
@@ -44,7 +46,7 @@ impl Known {
 
     fn is_here(&self, uid: &str) -> bool {
         self.put.as_ref().is_some_and(|pod| pod.uid == uid)
-            || self.attached.as_ref().is_some_and(|attached| attached.uid == uid)
+            || self.attached.as_ref().is_some_and(|attached| attached.runtime_uid == uid)
     }
 
     fn said(&self, uid: &str) -> Option<&Pod> {
@@ -88,7 +90,7 @@ impl LocalPods {
     pub fn withdraw(&mut self, name: &ObjectName, uid: &str) {
         self.change(name, |known| {
             known.put = known.put.take().filter(|pod| pod.uid != uid);
-            known.attached = known.attached.take().filter(|attached| attached.uid != uid);
+            known.attached = known.attached.take().filter(|attached| attached.runtime_uid != uid);
         });
         self.withdrawn.push_back(uid.to_owned());
         if self.withdrawn.len() > REMEMBERED {
@@ -137,7 +139,7 @@ impl LocalPods {
             return Some(Pod { addresses: put.addresses, ..labels });
         }
         if let Some(attached) = &known.attached {
-            return Some(known.said(&attached.uid).cloned().unwrap_or_else(|| Pod {
+            let said = known.said(&attached.runtime_uid).cloned().unwrap_or_else(|| Pod {
                 name: name.clone(),
                 uid: attached.uid.clone(),
                 node: self.me.clone(),
@@ -145,7 +147,9 @@ impl LocalPods {
                 addresses: attached.addresses,
                 host_network: false,
                 ports: [].into(),
-            }));
+            });
+            // The port is bound by what the switch says.
+            return Some(Pod { uid: attached.uid.clone(), ..said });
         }
         known.api.clone().filter(|pod| !self.withdrawn.contains(&pod.uid))
     }

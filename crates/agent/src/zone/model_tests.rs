@@ -372,7 +372,36 @@ fn an_attached_pod_keeps_its_port_whatever_the_api_says() {
 }
 
 fn attached(pod: &Pod) -> Attached {
-    Attached { uid: pod.uid.clone(), addresses: pod.addresses, labels: pod.labels.clone() }
+    Attached {
+        uid: pod.uid.clone(),
+        runtime_uid: pod.uid.clone(),
+        addresses: pod.addresses,
+        labels: pod.labels.clone(),
+    }
+}
+
+#[test]
+fn a_policy_means_a_static_pod_by_the_mirror_it_has_now_and_its_port_stays_bound() {
+    let at = object(0, 0);
+    let mut model = model();
+    model.hear(News::Node(node(0)));
+    model.hear(News::Policy(policy(object(0, 1), 3, 0, false)));
+    let shown = pod(0, at.clone(), 1, 5);
+    let by_mirror = Attached { uid: "of its first mirror".into(), ..attached(&shown) };
+    model.hear_local(&at, |local| local.switch_says(&at, Some(by_mirror)));
+    model.hear(News::Pod(shown));
+    model.settle();
+    let meant = |model: &Model| model.rows().port_groups.values().any(|group| group.ports.contains("ns0_o0"));
+    assert!(!meant(&model), "{:?}", model.rows().port_groups);
+    // Somebody deletes the mirror, and the kubelet makes another.
+    model.hear(News::PodGone(at.clone()));
+    model.hear(News::Pod(pod(0, at.clone(), 3, 5)));
+    model.settle();
+    assert!(meant(&model), "{:?}", model.rows().port_groups);
+    let port = &model.rows().switch_ports["ns0_o0"];
+    assert_eq!(port.options["iface-id-ver"], "of its first mirror", "as the switch says");
+    model.hear_local(&at, |local| local.withdraw(&at, "u-ns0/o0"));
+    assert!(!model.settle().change.gone.is_empty(), "though the API tells of it for a while longer");
 }
 
 #[test]

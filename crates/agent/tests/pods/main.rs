@@ -9,5 +9,6 @@ mod misuse;
 #[allow(dead_code, reason = "shared with the tests of the host")]
 mod node;
 mod reference;
+mod static_pods;
 mod whole;
 mod world;

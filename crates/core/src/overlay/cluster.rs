@@ -33,7 +33,7 @@ pub struct Node {
 pub struct Pod {
     /// Which pod.
     pub name: ObjectName,
-    /// Its UID.
+    /// The UID its runtime knows it by.
     pub uid: String,
     /// Where it runs.
     pub node: NodeName,
