@@ -17,7 +17,8 @@ use crate::notes::Notes;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "kernel-lab",
     shows: "A lab of two nodes with both families in a virtual machine with Debian's kernel: its datapath moves the packets, \
-            no bridge is made of the uplink, and on every kind of path none is lost while the switch's database is killed.",
+            no bridge is made of the uplink, and on every kind of path none is lost while the switch's database and the agent \
+            of each node are killed.",
     run: |notes| async { run(notes) }.boxed_local(),
 };
 
@@ -40,15 +41,23 @@ pub(crate) fn machine(place: &Path) -> anyhow::Result<Machine> {
 fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let place = tempfile::tempdir()?;
     let said = machine(place.path())?.run(SCRIPT, PATIENCE)?;
-    let report = said.lines().find_map(|line| line.strip_prefix("report "));
-    let report: Report = serde_json::from_str(report.with_context(|| format!("no report in {said}"))?)?;
+    let told = |what: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(' '));
+        line.with_context(|| format!("no {what} in {said}"))
+    };
+    let kills: u32 = told("kills")?.parse()?;
+    let report: Report = serde_json::from_str(told("report")?)?;
     let totals = &report.totals;
-    notes.line("| flows | sent | lost | longest gap |");
-    notes.line("| --- | --- | --- | --- |");
+    notes.line("| killed | flows | sent | lost | longest gap |");
+    notes.line("| --- | --- | --- | --- | --- |");
     notes.line(format!(
-        "| {} | {} | {} | {:.0} ms |",
+        "| {kills} | {} | {} | {} | {:.0} ms |",
         totals.flows, totals.sent, totals.lost, totals.longest_gap_ms
     ));
+    // A database and an agent of each node.
+    if kills != 4 {
+        notes.problem(format!("{kills} were killed, and not four"));
+    }
     // How long anything takes on an emulated processor says nothing, so gaps are not judged.
     for problem in report.verdict(Limits::NONE_LOST).problems {
         notes.problem(problem);
