@@ -23,6 +23,8 @@ use crate::machine::{self, observed};
 use crate::promises;
 
 pub(crate) const NODES: usize = 3;
+/// How many nodes the pool lets be away.
+pub(crate) const MOST_AWAY: usize = 1;
 /// What Geneve over IPv4 adds.
 pub(crate) const HEADERS: u32 = 58;
 
@@ -238,6 +240,11 @@ pub(crate) fn objects(state: &State) -> [Option<Object>; NODES] {
     std::array::from_fn(|at| state.machines[at].object.clone())
 }
 
+/// The nodes as the operator knows them.
+pub(crate) fn heard(state: &State) -> [Option<Object>; NODES] {
+    state.heard.clone().unwrap_or_else(|| objects(state))
+}
+
 impl Model for World {
     type State = State;
     type Action = Action;
@@ -289,7 +296,7 @@ impl Model for World {
             actions.extend(edits.map(Action::Edit));
         }
         if state.todo.is_empty() {
-            let heard = state.heard.clone().unwrap_or_else(|| objects(state));
+            let heard = heard(state);
             if self.old_news && heard != objects(state) {
                 actions.push(Action::Hear);
             }
@@ -349,7 +356,10 @@ impl Model for World {
                 state.unattended = self.unattended;
             }
             Action::Hear => state.heard = Some(objects(&state)),
-            Action::Think(writes) => state.todo.clone_from(writes),
+            Action::Think(writes) => {
+                promises::take(before, writes)?;
+                state.todo.clone_from(writes);
+            }
             Action::Write => {
                 let write = state.todo.remove(0);
                 if !self.write(&mut state, write)? {

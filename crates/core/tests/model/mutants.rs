@@ -6,7 +6,7 @@ use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, choose};
 use netferry_core::rollout::daemon::{self, Named};
-use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool};
+use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool, Truth};
 
 use crate::cluster::{Planner, World};
 use crate::explore::explore;
@@ -57,6 +57,17 @@ fn a_planner_that_takes_two_nodes_at_once_is_found_out() {
     is_found_out(World { planner: Planner { choose: two_at_once, ..Planner::SHIPPING }, ..UP }, "I2");
 }
 
+fn blind(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+    let ready = |node: &Node| Node { ready: Some(Truth::True), ..node.clone() };
+    choose(pool, &nodes.iter().map(ready).collect::<Vec<_>>(), operator, held)
+}
+
+#[test]
+fn a_planner_that_takes_a_node_while_another_is_off_by_itself_is_found_out() {
+    let planner = Planner { choose: blind, ..Planner::SHIPPING };
+    is_found_out(World { planner, edits: 1, power_losses: 1, ..UP }, "I2: a node is taken");
+}
+
 fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
     let pool = Pool { taken: std::collections::BTreeSet::new(), ..pool.clone() };
     choose(&pool, nodes, operator, held)
@@ -65,7 +76,7 @@ fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Opt
 #[test]
 fn a_planner_that_goes_by_what_it_heard_alone_is_found_out() {
     let planner = Planner { choose: forgetful, ..Planner::SHIPPING };
-    is_found_out(World { planner, old_news: true, ..UP }, "I2");
+    is_found_out(World { planner, old_news: true, ..UP }, "I2: 2 nodes are away");
 }
 
 fn obedient(facts: &daemon::Facts) -> daemon::Step {

@@ -12,7 +12,7 @@ use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::Choice;
 use netferry_core::rollout::pool::{Identity, MaxUnavailable, Node, NodeState, Pool, Truth};
 
-use crate::cluster::{NAMES, NODES, Object, PoolObject, State, World, Write, config};
+use crate::cluster::{MOST_AWAY, NAMES, NODES, Object, PoolObject, State, World, Write, config};
 use crate::promises;
 
 impl World {
@@ -85,7 +85,7 @@ impl World {
             nodes: Some(LabelSelector::all()),
             configs: None,
             paused: false,
-            max_unavailable: MaxUnavailable::Number(1),
+            max_unavailable: MaxUnavailable::Number(MOST_AWAY as u32),
             target: Some(config(state.pool.target)),
             finished: None,
             taken: (0..NODES).filter_map(|at| Some(identity(at, state.pool.taken[at]?))).collect(),

@@ -10,12 +10,12 @@ use netferry_core::mtu::plan::{self, NodeFacts};
 use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu};
 
-use crate::cluster::{Action, HEADERS, Machine, NAMES, State, World, mtu};
+use crate::cluster::{Action, HEADERS, MOST_AWAY, Machine, NAMES, State, World, Write, heard, mtu};
 use crate::explore::Model;
 
 pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(), String> {
     everything_sent_fits(state)?;
-    one_away_at_most(state)?;
+    no_more_away_than_may_be(state)?;
     every_disk_boots_into_what_goes_with_the_rest(state)?;
     there_is_a_way_back(state)?;
     nonsense_is_nowhere(world, state)?;
@@ -56,10 +56,30 @@ fn everything_sent_fits(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// I2.
-fn one_away_at_most(state: &State) -> Result<(), String> {
-    let away: Vec<_> = (0..state.machines.len()).filter(|at| state.machines[*at].taken_away).collect();
-    if away.len() > 1 { Err(format!("I2: {} nodes are away because of us", away.len())) } else { Ok(()) }
+/// I2, of those we took: however old the news were by which we did.
+fn no_more_away_than_may_be(state: &State) -> Result<(), String> {
+    let away = state.machines.iter().filter(|machine| machine.taken_away).count();
+    if away > MOST_AWAY { Err(format!("I2: {away} nodes are away because of us")) } else { Ok(()) }
+}
+
+/// I2, of those away for reasons of their own: nobody can keep them, but no node is taken beside them once the operator
+/// has read of it. What it read counts, not what is: it cannot know of a power failure of this instant.
+pub(crate) fn take(state: &State, writes: &[Write]) -> Result<(), String> {
+    let heard = heard(state);
+    for write in writes {
+        let Write::Pool { read, new } = write else { continue };
+        let at = 0..NAMES.len();
+        if !at.clone().any(|at| new.taken[at].is_some() && new.taken[at] != read.taken[at]) {
+            continue;
+        }
+        let off = |at: usize| heard[at].as_ref().is_some_and(|node| !node.ready || node.cordoned);
+        let away: Vec<&str> =
+            at.filter(|at| new.taken[*at].is_some() || off(*at)).map(|at| NAMES[at].as_str()).collect();
+        if away.len() > MOST_AWAY {
+            return Err(format!("I2: a node is taken with which {} are away", away.join(" and ")));
+        }
+    }
+    Ok(())
 }
 
 /// I4. That a disk holds one configuration whole is the journal's promise, tested there.
