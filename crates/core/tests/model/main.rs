@@ -93,6 +93,13 @@ fn a_node_that_joins_at_any_time_breaks_no_promise() {
 }
 
 #[test]
+fn a_node_that_joins_and_of_which_the_operator_hears_late_breaks_no_promise() {
+    // Pods of these fit hosts of either size: nothing but the rules for newcomers keeps one from serving too early.
+    let joining = World { nodes: 2, old_news: true, ..HOSTS };
+    keeps_its_promises(World { edits: 1, unattended: true, ..joining }, joining);
+}
+
+#[test]
 fn a_node_that_leaves_and_comes_back_at_any_time_breaks_no_promise() {
     // Two edits: it may come back after a change it left in phase one was cancelled, and know nothing of that.
     let leaving = World { leavings: 1, edits: 2, unattended: true, ..UP };
@@ -122,7 +129,7 @@ fn no_promise_is_broken_on_random_walks_through_everything_at_once() {
         let world = World {
             nodes: 1 + (seed as usize / 2) % 3,
             unattended: seed % 5 == 0,
-            old_news: false,
+            old_news: seed % 3 == 0,
             edits: 8,
             power_losses: 8,
             late_writes: 4,
