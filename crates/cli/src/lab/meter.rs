@@ -200,6 +200,7 @@ impl MeterArgs {
             kinds,
             v4: family(4),
             v6: family(6),
+            not_v6: BTreeSet::new(),
             udp: wants(Protocol::Udp).then(sizes),
             tcp: wants(Protocol::Tcp),
             icmp: wants(Protocol::Icmp).then(sizes),

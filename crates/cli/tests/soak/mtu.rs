@@ -31,7 +31,7 @@ pub(crate) const SIX: Scenario = Scenario {
 
 pub(crate) const DUAL: Scenario = Scenario {
     name: "mtu-dual",
-    shows: "The same with both families.",
+    shows: "The same with both families; the way that is left out with IPv6 is measured with IPv4.",
     run: |notes| run(notes, clusters::of(Families::Dual)).boxed_local(),
 };
 

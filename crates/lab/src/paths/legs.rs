@@ -25,6 +25,8 @@ pub struct Selection {
     pub v4: bool,
     /// IPv6.
     pub v6: bool,
+    /// Kinds of path that are left out with IPv6.
+    pub not_v6: BTreeSet<Kind>,
     /// Datagrams, of these sizes.
     pub udp: Option<Sizes>,
     /// Streams.
@@ -41,6 +43,7 @@ impl Default for Selection {
             kinds: Kind::ALL.into(),
             v4: true,
             v6: true,
+            not_v6: BTreeSet::new(),
             udp: Some(Sizes::Full),
             tcp: true,
             icmp: Some(Sizes::Full),
@@ -61,18 +64,23 @@ impl Selection {
         }
     }
 
-    /// What is measured while the MTU of a lab of these families changes: every path, but one where IPv6 is spoken.
+    /// What is measured while the MTU of a lab of these families changes: every path, but one
+    /// where IPv6 is spoken, and that one with IPv4 alone.
     ///
     /// While one node has finished and another has not, what a pod of the first answers to the outside through the
     /// second is too large for the second's routes. It says so, and a kernel that hears it sends less. But where Open
     /// vSwitch moves packets itself, IPv6's `packet too big` of a datagram that it translates arrives with another size
     /// (27 487, as if a checksum had been written there).
     pub fn while_the_mtu_changes(families: Families) -> Selection {
-        let mut selection = Selection::default();
-        if families != Families::V4 {
-            selection.kinds.remove(&Kind::OutsideNodePortRemote);
-        }
-        selection
+        let spoken = families != Families::V4;
+        let not_v6 = spoken.then_some(Kind::OutsideNodePortRemote).into_iter().collect();
+        Selection { not_v6, ..Selection::default() }
+    }
+
+    /// Whether a kind of path is wanted in a family.
+    fn wants(&self, kind: Kind, v6: bool) -> bool {
+        let family = if v6 { self.v6 && !self.not_v6.contains(&kind) } else { self.v4 };
+        family && self.kinds.contains(&kind)
     }
 }
 
@@ -95,10 +103,8 @@ enum Target<'a> {
 /// All flows of a selection that the sites have the ends for.
 pub fn flows(sites: &Sites, selection: &Selection) -> Vec<Flow> {
     let mut flows = Vec::new();
-    for leg in legs(sites).iter().filter(|leg| selection.kinds.contains(&leg.kind)) {
-        for v6 in
-            [(false, selection.v4), (true, selection.v6)].into_iter().filter_map(|(f, w)| w.then_some(f))
-        {
+    for leg in legs(sites) {
+        for v6 in [false, true].into_iter().filter(|v6| selection.wants(leg.kind, *v6)) {
             for traffic in traffics(leg.kind, selection) {
                 flows.extend(leg.flow(v6, traffic));
             }
@@ -349,6 +355,21 @@ mod tests {
         let only6 = Selection { v4: false, ..Selection::default() };
         assert!(flows(&sites(3, false), &only6).is_empty());
         assert!(!flows(&sites(3, true), &only6).is_empty());
+    }
+
+    #[test]
+    fn while_the_mtu_changes_only_the_outsides_way_through_another_node_is_left_out_and_only_with_ipv6() {
+        let sites = sites(3, true);
+        let count = |selection: &Selection| {
+            flows(&sites, selection).into_iter().fold(BTreeMap::new(), |mut count, flow| {
+                *count.entry((flow.kind, flow.to.is_ipv6())).or_insert(0) += 1;
+                count
+            })
+        };
+        let mut expected = count(&Selection::default());
+        let left_out = expected.remove(&(Kind::OutsideNodePortRemote.word().to_owned(), true));
+        assert_eq!(left_out, Some(6 * 2));
+        assert_eq!(count(&Selection::while_the_mtu_changes(Families::Dual)), expected);
     }
 
     #[test]

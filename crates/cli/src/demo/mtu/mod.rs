@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use netferry_lab::escort::Escort;
-use netferry_lab::paths::{self, Kind, Selection, Sites};
+use netferry_lab::paths::{self, Selection, Sites};
 use netferry_lab::{Families, Lab, Restarts};
 use tokio::runtime::Runtime;
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &MtuArgs) -> Result<(), Failure> {
 fn in_two_phases(stage: Stage, families: Families) -> Result<(), Failure> {
     let Stage { lab, mut sites, runtime, began } = stage;
     let selection = Selection::while_the_mtu_changes(families);
-    for kind in Kind::ALL.iter().filter(|kind| !selection.kinds.contains(kind)) {
+    for kind in &selection.not_v6 {
         output::print(&format!("  not measured with IPv6: {}; docs/guide/mtu.md says why\n", kind.word()))?;
     }
     let change = Change::of(&runtime, &lab)?;
