@@ -53,6 +53,30 @@ pub(crate) fn begin(lab: &Lab, from: Sizes, to: Sizes, unattended: bool) {
     );
 }
 
+/// Sets the size, and takes the request for a change away: the second edit, or the end of one that was cancelled.
+pub(crate) fn finish(lab: &Lab, at: Sizes) {
+    let mtu = at.pods;
+    patch(
+        lab,
+        &format!(
+            r#"{{"spec": {{"migration": null, "defaultNetwork": {{"ovnKubernetesConfig": {{"mtu": {mtu}}}}}}}}}"#
+        ),
+    );
+}
+
+/// Takes a change back in phase one, and the second edit with it.
+pub(crate) fn cancel(lab: &Lab, from: Sizes) {
+    patch(
+        lab,
+        &format!(
+            r#"{{"spec": {{"defaultNetwork": {{"ovnKubernetesConfig": {{"mtu": {mtu}}}}}, "migration": {{"mtu": {{
+                "network": {{"from": {mtu}, "to": {mtu}}}, "machine": {{"to": {}}}}}}}}}}}"#,
+            from.host,
+            mtu = from.pods,
+        ),
+    );
+}
+
 /// What a plan of the change to large sizes finds, once the wire was tried.
 pub(crate) fn findings_of_trial(lab: &Lab) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_netferry"))
@@ -82,6 +106,11 @@ pub(crate) fn between_nodes() -> Selection {
 /// What the operator says of it.
 pub(crate) fn said(lab: &Lab) -> String {
     field(lab, "default", NETWORK, ".status.conditions[*].message")
+}
+
+/// What it waits for, by the operator's word.
+pub(crate) fn held(lab: &Lab) -> String {
+    field(lab, "default", NETWORK, ".status.conditions[?(@.type==\"MTUChangeHeld\")].message")
 }
 
 /// Where the change is, by the operator's word.

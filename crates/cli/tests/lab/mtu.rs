@@ -6,7 +6,7 @@ use netferry_lab::meter::Limits;
 use netferry_lab::paths::in_lab;
 
 use crate::bench::{PATIENCE, options, said, up};
-use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, patch, phase, with_room};
+use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, finish, phase, with_room};
 use crate::sizes::sizes;
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
@@ -62,7 +62,7 @@ fn the_mtu_of_a_running_cluster_grows_and_nothing_is_lost_between_nodes_that_sta
         assert_eq!(sizes(&lab, &pod, "eth0", "default"), ("8900".to_owned(), "1400".to_owned()));
     }
 
-    patch(&lab, r#"{"spec": {"migration": null, "defaultNetwork": {"ovnKubernetesConfig": {"mtu": 8900}}}}"#);
+    finish(&lab, LARGE);
     take_to("Idle");
     for node in NODES {
         let pod = format!("netferry-meter/one-{node}");

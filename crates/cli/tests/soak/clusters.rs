@@ -11,8 +11,10 @@ pub(crate) fn of(families: Families) -> Options {
 
 /// One of both families under the real control plane.
 pub(crate) fn under_kube() -> anyhow::Result<Options> {
-    Ok(Options {
-        control_plane: ControlPlane::Kube { assets: netferry_testkit::assets()? },
-        ..of(Families::Dual)
-    })
+    kube(of(Families::Dual))
+}
+
+/// The same under the real control plane.
+pub(crate) fn kube(options: Options) -> anyhow::Result<Options> {
+    Ok(Options { control_plane: ControlPlane::Kube { assets: netferry_testkit::assets()? }, ..options })
 }

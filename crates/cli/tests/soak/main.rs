@@ -17,6 +17,7 @@ mod kills;
 mod kubectl;
 mod large;
 mod mtu;
+mod mtu_cancelled;
 mod mtu_kills;
 mod mtu_twenty;
 mod notes;
@@ -80,8 +81,12 @@ const SCENARIOS: &[&Scenario] = &[
     &mtu::KUBE,
     &mtu::NAIVE,
     &mtu_kills::SCENARIO,
+    &mtu_kills::KUBE,
+    &mtu_cancelled::SCENARIO,
+    &mtu_cancelled::KUBE,
     &mtu_twenty::SCENARIO,
     &underlay::SCENARIO,
+    &underlay::KUBE,
     &large::SCENARIO,
     &proofs::MODEL,
     &proofs::SIMULATION[0],

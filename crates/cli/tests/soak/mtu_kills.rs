@@ -4,11 +4,12 @@ use futures::FutureExt;
 use netferry_lab::escort::Escort;
 use netferry_lab::kills::Part;
 use netferry_lab::paths::{Selection, in_lab};
-use netferry_lab::{Lab, LabError, Name, Result};
+use netferry_lab::{Lab, LabError, Name, Options, Result};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options, up};
 use crate::change::{LARGE, SMALL, measured, with_room, wrong};
+use crate::clusters::kube;
 use crate::mtu::{head, rows};
 use crate::notes::Notes;
 
@@ -16,7 +17,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "mtu-kills",
     shows: "Up and down, and in each phase operator, API server, every agent, `host-init` of a node that boots, or a \
             node's power is ended: the change arrives, and nothing is lost on paths of nodes that stay.",
-    run: |notes| run(notes).boxed_local(),
+    run: |notes| run(notes, options(3)).boxed_local(),
+};
+
+pub(crate) const KUBE: Scenario = Scenario {
+    name: "mtu-kills-kube",
+    shows: "The same under the real control plane.",
+    run: |notes| async { run(notes, kube(options(3))?).await }.boxed_local(),
 };
 
 /// What is ended, once in each phase.
@@ -37,8 +44,8 @@ const VICTIMS: [(&str, Victim); 5] = [
     ("power", Victim::Power),
 ];
 
-async fn run(notes: &mut Notes) -> anyhow::Result<()> {
-    let options = with_room(options(3));
+async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
+    let options = with_room(options);
     let selection = Selection::while_the_mtu_changes(options.families);
     let lab = up(&options);
     let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();

@@ -12,6 +12,7 @@ use netferry_lab::{Lab, Options, Restarts};
 use crate::Scenario;
 use crate::bench::{PATIENCE, options};
 use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, phase, said};
+use crate::clusters::kube;
 use crate::kubectl::kubectl;
 use crate::notes::Notes;
 
@@ -20,11 +21,17 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     shows: "Hosts are asked to send 9000 over a wire that carries 1500. Nodes find out as soon as two of them could, the \
             operator names them and takes the change back, and no packet is lost. Asked by `--probe-underlay`, they find out \
             without a restart, and no packet is lost either.",
-    run: |notes| run(notes).boxed_local(),
+    run: |notes| run(notes, options(3)).boxed_local(),
 };
 
-async fn run(notes: &mut Notes) -> anyhow::Result<()> {
-    let lab = Lab::up(&Options { restarts: Restarts::WhenTold, ..options(3) })?;
+pub(crate) const KUBE: Scenario = Scenario {
+    name: "underlay-kube",
+    shows: "The same under the real control plane.",
+    run: |notes| async { run(notes, kube(options(3))?).await }.boxed_local(),
+};
+
+async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
+    let lab = Lab::up(&Options { restarts: Restarts::WhenTold, ..options })?;
     lab.wait_ready(PATIENCE, |_| {})?;
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await.context("pods and Services")?;
     let mut escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
