@@ -16,6 +16,7 @@ mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
 mod large;
+mod moves;
 mod mtu;
 mod mtu_cancelled;
 mod mtu_kills;
