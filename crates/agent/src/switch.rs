@@ -166,7 +166,7 @@ mod tests {
     fn an_agent_uses_the_datapath_that_host_init_found_at_this_boot_and_else_finds_the_same() {
         let kernel = Kernel::here().unwrap();
         for of_boot in [Datapath::Kernel, Datapath::Userspace] {
-            let done = Record { datapath: of_boot.into(), bridge: None, sized: None };
+            let done = Record { datapath: of_boot.into(), bridge: None, sized: None, unsized_because: None };
             assert_eq!(datapath(&kernel, Some(&done)).unwrap(), of_boot);
         }
         assert_eq!(datapath(&kernel, None).unwrap(), host_init::datapath_of(&kernel).unwrap());
