@@ -94,6 +94,7 @@ const SCENARIOS: &[&Scenario] = &[
     &proofs::SIMULATION[1],
     &proofs::SIMULATION[2],
     &proofs::SIMULATION[3],
+    &proofs::SIMULATION_LARGE,
     &proofs::EVERY_STEP,
 ];
 

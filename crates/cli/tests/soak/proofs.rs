@@ -22,21 +22,25 @@ pub(crate) const MODEL: Scenario = Scenario {
 
 /// Ten thousand altogether; a part fits into less than an hour of two processors.
 pub(crate) const SIMULATION: [Scenario; 4] = [
-    Scenario { name: "simulation-1", shows: BY_CHANCE, run: |notes| simulate(notes, "seed=1").boxed_local() },
+    Scenario {
+        name: "simulation-1",
+        shows: BY_CHANCE,
+        run: |notes| simulate(notes, "seed=1 seeds=2500 nodes=6").boxed_local(),
+    },
     Scenario {
         name: "simulation-2",
         shows: BY_CHANCE,
-        run: |notes| simulate(notes, "seed=2501").boxed_local(),
+        run: |notes| simulate(notes, "seed=2501 seeds=2500 nodes=6").boxed_local(),
     },
     Scenario {
         name: "simulation-3",
         shows: BY_CHANCE,
-        run: |notes| simulate(notes, "seed=5001").boxed_local(),
+        run: |notes| simulate(notes, "seed=5001 seeds=2500 nodes=6").boxed_local(),
     },
     Scenario {
         name: "simulation-4",
         shows: BY_CHANCE,
-        run: |notes| simulate(notes, "seed=7501").boxed_local(),
+        run: |notes| simulate(notes, "seed=7501 seeds=2500 nodes=6").boxed_local(),
     },
 ];
 
@@ -44,9 +48,14 @@ const BY_CHANCE: &str = "Ten thousand changes, a quarter of them here, by the op
     virtual time, with whatever can happen by chance: nothing that is sent is too large for anybody, no more nodes are away \
     than may be, and everything arrives.";
 
-async fn simulate(notes: &mut Notes, first: &str) -> anyhow::Result<()> {
-    let which = format!("{first} seeds=2500 nodes=6");
-    tests(notes, &["-p", "netferry-operator", "--test", "simulation"], &[("NETFERRY_SIMULATE", &which)])
+pub(crate) const SIMULATION_LARGE: Scenario = Scenario {
+    name: "simulation-large",
+    shows: "The same with two hundred machines each, few times.",
+    run: |notes| simulate(notes, "seed=10001 seeds=20 nodes=200").boxed_local(),
+};
+
+async fn simulate(notes: &mut Notes, which: &str) -> anyhow::Result<()> {
+    tests(notes, &["-p", "netferry-operator", "--test", "simulation"], &[("NETFERRY_SIMULATE", which)])
 }
 
 pub(crate) const EVERY_STEP: Scenario = Scenario {

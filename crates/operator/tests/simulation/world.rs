@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::blows::{Part, Steps};
 use crate::support::chance::Chance;
 use crate::support::machine::{Pace, mtu};
-use crate::support::site::{HOSTS, PATIENCE, PODS, Site};
+use crate::support::site::{HOSTS, PODS, Site};
 use crate::support::{Line, Operator};
 
 /// Which run.
@@ -244,7 +244,7 @@ impl World {
         self.note(if back { "taken back" } else { "brought to its end" });
         let began = Instant::now();
         let mut last = String::new();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < self.site.patience() {
             let site = &self.site;
             site.fleet.lawful();
             match site.record().await {

@@ -32,8 +32,10 @@ pub(crate) const HOSTS: (u32, u32) = (1500, 9000);
 /// How often is looked whether something came about, in virtual time: every look costs as much as a step of a machine.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long everything may take to come to rest, in virtual time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long everything may take to come to rest, in virtual time, however few machines there are.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// And for each machine: it may have to go forth, back and to its end, none beside another.
+const EACH: Duration = Duration::from_secs(60);
 
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
@@ -93,6 +95,11 @@ impl Site {
             self.join(&format!("n{at:03}"), at < control).await;
         }
         self.until("all serve", async |site| site.serve(site.pods).is_ok().then_some(())).await;
+    }
+
+    /// How long everything may take to come to rest, in virtual time.
+    pub(crate) fn patience(&self) -> Duration {
+        PATIENCE + EACH * u32::try_from(self.fleet.names().count()).expect("machines are few")
     }
 
     pub(crate) fn pools(&self) -> Api<MachineConfigPool> {
@@ -220,7 +227,7 @@ impl Site {
             if let Some(found) = look(self).await {
                 return found;
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.patience() {
                 let (record, settled) = (self.record().await, self.settled().await);
                 let status = self.cluster.network().await.status;
                 panic!("never happened: {what}; last seen: {settled:?}; {record:?}; {status:#?}");
