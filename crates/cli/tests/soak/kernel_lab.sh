@@ -34,8 +34,8 @@ failed() {
   "$netferry" lab logs node-1 agent | tail -n 40
   exit 1
 }
-# Packets flow from then on.
-until grep -q ' sent, ' /vm/progress; do
+# Packets are counted from then on; before, it is only seen to that every flow is answered.
+until grep -q 'flows, .* sent, ' /vm/progress; do
   kill -0 "$meter" || failed
   sleep 1
 done
