@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, mtu, operator, solo,
-    version,
+    agent, apiserver, completions, crds, demo, doctor, host_init, lab, lab_pod, man, mtu, operator, path_pod,
+    solo, version,
 };
 
 const EXIT_CODES: &str = "\
@@ -86,4 +86,6 @@ pub(crate) enum Command {
     LabContainer(lab::ContainerArgs),
     #[command(hide = true)]
     LabPod(lab_pod::LabPodArgs),
+    #[command(hide = true)]
+    PathPod(path_pod::PathPodArgs),
 }

@@ -18,6 +18,7 @@ mod man;
 mod mtu;
 mod operator;
 mod output;
+mod path_pod;
 mod solo;
 mod time;
 mod version;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::HostInit(args) => host_init::run(&args, cli.global.output),
         Command::Crds(args) => crds::run(&args),
         Command::LabPod(args) => lab_pod::run(args, cli.global.output),
+        Command::PathPod(args) => path_pod::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

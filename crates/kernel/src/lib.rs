@@ -29,6 +29,7 @@ pub mod address;
 pub mod announce;
 pub mod conntrack;
 pub mod count;
+pub mod echo;
 mod error;
 mod family;
 mod generic;

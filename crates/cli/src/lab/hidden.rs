@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use netferry_lab::container::LastWords;
 
 use crate::exit::Failure;
 
@@ -19,6 +20,11 @@ pub(crate) struct LabRunArgs {
 pub(crate) struct ContainerArgs {
     #[arg(long)]
     hostname: Option<String>,
+    /// The file that the container finds at `--last-words-at`
+    #[arg(long, requires = "last_words_at")]
+    last_words: Option<PathBuf>,
+    #[arg(long, requires = "last_words")]
+    last_words_at: Option<PathBuf>,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -34,7 +40,9 @@ pub(crate) fn node() -> Result<(), Failure> {
 }
 
 pub(crate) fn container(args: &ContainerArgs) -> Result<(), Failure> {
-    Ok(netferry_lab::container::run(args.hostname.as_deref(), &args.command)?)
+    let last_words = args.last_words.clone().zip(args.last_words_at.clone());
+    let last_words = last_words.map(|(file, path)| LastWords { file, path });
+    Ok(netferry_lab::container::run(args.hostname.as_deref(), last_words.as_ref(), &args.command)?)
 }
 
 /// Standard output is where these processes talk to each other.

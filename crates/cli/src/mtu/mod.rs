@@ -7,6 +7,7 @@ mod against;
 mod edit;
 mod kept;
 mod news;
+mod paths;
 mod plan;
 mod preflight;
 mod seen;

@@ -2,13 +2,14 @@
 
 #![allow(dead_code, reason = "the soak suite uses it too, and each its part")]
 
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use netferry_lab::escort::Escort;
 use netferry_lab::meter::{self, Limits, Report};
 use netferry_lab::paths::{self, Kind, Selection, Sites};
-use netferry_lab::{Lab, Name, Options, Restarts, Result};
+use netferry_lab::{Families, Lab, Name, Options, Restarts, Result};
+use serde_json::Value;
 
 use crate::bench::PATIENCE;
 use crate::kubectl::{field, kubectl, try_field};
@@ -77,19 +78,37 @@ pub(crate) fn cancel(lab: &Lab, from: Sizes) {
     );
 }
 
+/// What `netferry` answers when it is asked about a lab.
+pub(crate) fn netferry(lab: &Lab, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_netferry"));
+    command.arg("--kubeconfig").arg(lab.state().kubeconfig()).args(arguments);
+    command.output().expect("netferry runs")
+}
+
+/// What it answers in JSON, however it ends.
+fn answer(lab: &Lab, arguments: &[&str]) -> Value {
+    let output = netferry(lab, &[arguments, &["-o", "json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+        panic!("{}", String::from_utf8_lossy(&output.stderr));
+    })
+}
+
 /// What a plan of the change to large sizes finds, once the wire was tried.
 pub(crate) fn findings_of_trial(lab: &Lab) -> Vec<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_netferry"))
-        .arg("--kubeconfig")
-        .arg(lab.state().kubeconfig())
-        .args(["mtu", "plan", "--to", "8900", "--host-to", "9000", "--probe-underlay", "-o", "json"])
-        .output()
-        .expect("netferry runs");
-    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
-        panic!("{}", String::from_utf8_lossy(&output.stderr));
-    });
+    let plan = answer(lab, &["mtu", "plan", "--to", "8900", "--host-to", "9000", "--probe-underlay"]);
     let findings = plan["findings"].as_array().expect("findings");
     findings.iter().filter_map(|finding| Some(finding["name"].as_str()?.to_owned())).collect()
+}
+
+/// What `netferry mtu verify` says once nodes have tried each other: of how many paths, and what is wrong.
+pub(crate) fn verified(lab: &Lab, families: Families) -> (Value, Vec<String>) {
+    let outside = families.outside();
+    let outside: Vec<String> = outside.iter().map(|net| net.addr().to_string()).collect();
+    let beyond = outside.iter().flat_map(|address| ["--outside", address]);
+    let asked: Vec<&str> = ["mtu", "verify", "--wait", "60s"].into_iter().chain(beyond).collect();
+    let verdict = answer(lab, &asked);
+    let problems = verdict["problems"].as_array().expect("problems").iter().filter_map(Value::as_str);
+    (verdict["paths"].clone(), problems.map(str::to_owned).collect())
 }
 
 /// Enough to see whether nodes that stay hear each other: full-size packets on the ways between them and out.

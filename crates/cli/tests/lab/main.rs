@@ -18,3 +18,4 @@ mod soak_page;
 mod solo;
 mod stage;
 mod tampering;
+mod verify;

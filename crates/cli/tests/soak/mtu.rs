@@ -10,7 +10,7 @@ use netferry_lab::{Families, Name, Options};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, up};
-use crate::change::{LARGE, SMALL, measured, with_room, wrong};
+use crate::change::{LARGE, SMALL, measured, verified, with_room, wrong};
 use crate::clusters;
 use crate::notes::Notes;
 
@@ -48,10 +48,12 @@ pub(crate) const NAIVE: Scenario = Scenario {
 };
 
 async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
-    let selection = Selection::while_the_mtu_changes(options.families);
+    let families = options.families;
+    let selection = Selection::while_the_mtu_changes(families);
     let lab = up(&with_room(options));
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
     head(notes);
+    let mut told = Vec::new();
     for way in [(SMALL, LARGE), (LARGE, SMALL)] {
         let restart = |_: &str, escort: &mut Escort<'_>, node: &Name| escort.restart(node);
         let (report, back) = measured(&lab, sites, &selection, way, restart)?;
@@ -59,7 +61,20 @@ async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
         for problem in wrong(&lab, &back, &report, way.1)? {
             notes.problem(problem);
         }
+        let (paths, problems) = verified(&lab, families);
+        for problem in problems {
+            notes.problem(problem);
+        }
+        told.push(format!(
+            "- at {}: `netferry mtu verify` measured {} paths from pods that were put there for it",
+            way.1.pods,
+            paths.as_array().map_or(0, Vec::len)
+        ));
         sites = back;
+    }
+    notes.line("");
+    for line in told {
+        notes.line(line);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::Cluster;
 async fn what_really_gets_through_is_compared_with_what_is_configured() {
     let cluster = Cluster::new(&["a", "b"]).await;
     cluster.operate().await;
-    let answer = cluster.run(&["verify"]);
+    let answer = cluster.run(&["verify", "--reported"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert_eq!(
         answer.out,
@@ -25,7 +25,7 @@ b     pods-ipv4         1400   1400    1400
 "
     );
     cluster.probed(&[("b", "a", "pods-ipv4", 1300)]).await;
-    let answer = cluster.run(&["verify", "-o", "json"]);
+    let answer = cluster.run(&["verify", "--reported", "-o", "json"]);
     assert_eq!(answer.code, 1, "{}", answer.err);
     let said = "packets are lost from b to a (pods, IPv4: all above 1300)";
     assert!(answer.err.contains(said), "{}", answer.err);
@@ -33,7 +33,7 @@ b     pods-ipv4         1400   1400    1400
     assert_eq!((&verdict["mtu"], &verdict["problems"]), (&json!(1400), &json!([said])));
     assert_eq!(verdict["ways"][3]["way"], "pods-ipv4");
     cluster.join("c").await;
-    let answer = cluster.run(&["verify"]);
+    let answer = cluster.run(&["verify", "--reported"]);
     assert!(
         answer.out.contains("node c has not tried yet what gets through to the others"),
         "{}",
@@ -51,7 +51,7 @@ async fn a_host_that_shrank_is_found_although_all_that_is_tried_gets_through() {
     let map = json!({ "metadata": { "name": APPLIED }, "data": { RECORD: printed_record(&record) } });
     cluster.make::<ConfigMap>(Some("netferry"), map).await;
     cluster.runs_at("a", 9000).await;
-    let answer = cluster.run(&["verify", "-o", "json"]);
+    let answer = cluster.run(&["verify", "--reported", "-o", "json"]);
     assert_eq!(answer.code, 1, "{}", answer.out);
     let verdict: Value = serde_json::from_str(&answer.out).expect("JSON");
     let lost = "packets are lost from a to b (hosts: a sends 9000, b carries 1500)";

@@ -16,6 +16,7 @@ pub mod file;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod outline;
+pub mod paths;
 pub mod plan;
 pub mod preflight;
 pub mod probe;

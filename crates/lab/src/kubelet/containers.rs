@@ -1,5 +1,6 @@
 //! A pod's containers: started, restarted, ended.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -15,9 +16,16 @@ use tokio::sync::watch;
 
 use super::probe;
 use crate::children::{Children, Place};
+use crate::container::LastWords;
 use crate::node::Spec;
 use crate::program::Program;
 
+/// Where kubelets find containers' last words; emptied when the machine boots.
+const LAST_WORDS: &str = "/run/kubelet/last-words";
+/// As much as a kubelet takes of them.
+const MOST_WORDS: usize = 4096;
+/// As much as it takes of a log instead.
+const MOST_OF_LOG: usize = 2048;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A container that ran for this long was fine; its next crash begins the pauses anew.
@@ -31,7 +39,7 @@ pub(super) enum State {
     /// It runs.
     Running { pid: i32, since: Timestamp },
     /// It ended and stays so.
-    Terminated { code: i32, signal: Option<i32>, from: Timestamp, to: Timestamp },
+    Terminated { code: i32, signal: Option<i32>, from: Timestamp, to: Timestamp, words: String },
 }
 
 /// What is known of a container.
@@ -100,8 +108,11 @@ impl Start<'_> {
         let seen = Seen { state: waiting, last: None, ready: false, restarts: self.restarts };
         let seen = Arc::new(Mutex::new(seen));
         let (ending, told) = watch::channel(None);
+        let words = last_words(self.pod, self.container);
         let keeper = Keeper {
-            program: self.program(),
+            program: self.program(words.as_ref()),
+            words,
+            log_speaks: self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
             restart: self.restart,
             children: self.children.clone(),
             seen: seen.clone(),
@@ -113,7 +124,7 @@ impl Start<'_> {
         Running { name: self.container.name.clone(), seen, ending, task: tokio::spawn(keeper.keep()) }
     }
 
-    fn program(&self) -> Program {
+    fn program(&self, words: Option<&LastWords>) -> Program {
         let meta = &self.pod.metadata;
         let (namespace, name) =
             (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
@@ -127,6 +138,10 @@ impl Start<'_> {
             fresh |= CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
             let hostname = self.pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
             arguments.push(format!("--hostname={}", hostname.unwrap_or_else(|| name.clone())));
+        }
+        if let Some(LastWords { file, path }) = words {
+            arguments.push(format!("--last-words={}", file.display()));
+            arguments.push(format!("--last-words-at={}", path.display()));
         }
         arguments.push("--".into());
         let written = self.container.command.clone().unwrap_or_default();
@@ -170,6 +185,25 @@ impl Start<'_> {
         };
         found.unwrap_or_default()
     }
+}
+
+/// Where a container leaves its last words, if it says where. What is below `/dev` is the machine's own, and by default it
+/// would be there: a lab does not write to it.
+fn last_words(pod: &Pod, container: &Container) -> Option<LastWords> {
+    let path = container.termination_message_path.as_ref().filter(|path| !path.starts_with("/dev/"))?;
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let file = format!("{LAST_WORDS}/{uid}/{}", container.name).into();
+    Some(LastWords { file, path: path.into() })
+}
+
+/// Takes what a container said, as much as is told of it; nothing where it may say nothing.
+fn said(words: Option<&LastWords>) -> String {
+    let Some(LastWords { file, .. }) = words else { return String::new() };
+    let bytes = std::fs::read(file).unwrap_or_default();
+    // What is left of it goes with the machine's next boot.
+    let _ = std::fs::remove_file(file);
+    let _ = file.parent().map(std::fs::remove_dir);
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_WORDS)]).into_owned()
 }
 
 /// What a container does before it is told to end, as far as a lab needs it.
@@ -235,6 +269,9 @@ impl Drop for Running {
 
 struct Keeper {
     program: Program,
+    words: Option<LastWords>,
+    /// Whether the end of its log tells why it failed.
+    log_speaks: bool,
     restart: Restart,
     children: Children,
     seen: Arc<Mutex<Seen>>,
@@ -250,7 +287,7 @@ impl Keeper {
         loop {
             let began = Instant::now();
             let from = Timestamp::now();
-            let (code, signal, told) = match self.program.spawn(&self.children) {
+            let (code, signal, told) = match self.spawn() {
                 Ok(child) => {
                     let pid = child.pid();
                     self.now(|seen| seen.state = State::Running { pid, since: from });
@@ -261,7 +298,8 @@ impl Keeper {
                     (128, None, false)
                 }
             };
-            let over = State::Terminated { code, signal, from, to: Timestamp::now() };
+            let words = self.last_words(code);
+            let over = State::Terminated { code, signal, from, to: Timestamp::now(), words };
             if told || !self.restart.again(code) {
                 self.now(|seen| (seen.state, seen.ready) = (over, false));
                 return;
@@ -282,6 +320,25 @@ impl Keeper {
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Starts it, with nothing said yet.
+    fn spawn(&self) -> io::Result<crate::children::Waited> {
+        if let Some(LastWords { file, .. }) = &self.words {
+            file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::write(file, "")?;
+        }
+        self.program.spawn(&self.children)
+    }
+
+    /// What it said at its end; where it failed without a word and its pod wants that, the end of its log.
+    fn last_words(&self, code: i32) -> String {
+        let words = said(self.words.as_ref());
+        if !words.is_empty() || code == 0 || !self.log_speaks {
+            return words;
+        }
+        let log = std::fs::read(&self.program.log).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(MOST_OF_LOG)..]).into_owned()
     }
 
     /// From its start to its end: how it ended, and whether it was told to.

@@ -130,11 +130,14 @@ fn written(state: &State) -> Value {
         State::Waiting { reason, message } if message.is_empty() => json!({"waiting": {"reason": reason}}),
         State::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
         State::Running { since, .. } => json!({"running": {"startedAt": since}}),
-        State::Terminated { code, signal, from, to } => {
+        State::Terminated { code, signal, from, to, words } => {
             let reason = if *code == 0 { "Completed" } else { "Error" };
             let mut ended = json!({"exitCode": code, "reason": reason, "startedAt": from, "finishedAt": to});
             if let Some(signal) = signal {
                 ended["signal"] = json!(signal);
+            }
+            if !words.is_empty() {
+                ended["message"] = json!(words);
             }
             json!({"terminated": ended})
         }

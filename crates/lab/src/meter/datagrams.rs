@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use mio::Interest;
+use netferry_kernel::echo;
 use nix::errno::Errno;
 use nix::sys::socket::{self, MsgFlags};
 
@@ -93,7 +94,7 @@ impl Line {
                 let length = sizes.pick(number, mtu).saturating_sub(overhead).max(least);
                 let bytes = match self.kind {
                     Kind::Udp => packet(length),
-                    Kind::Icmp => echo_request(self.to, number, packet(length)),
+                    Kind::Icmp => echo::request(self.to.ip(), number, &packet(length)),
                 };
                 socket::send(self.watched.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
                 Ok(length + overhead)
@@ -108,34 +109,6 @@ impl Line {
         }
         Sent::Refused
     }
-}
-
-/// An ICMP echo request. IPv6 checksums are the kernel's business.
-fn echo_request(to: SocketAddr, number: u64, payload: Vec<u8>) -> Vec<u8> {
-    let kind = if to.is_ipv4() { 8 } else { 128 };
-    let mut bytes = vec![kind, 0, 0, 0];
-    // The identifier and sequence of other programs are not looked at: the payload says whose it is.
-    bytes.extend_from_slice(&0x6e66_u16.to_be_bytes());
-    bytes.extend_from_slice(&u16::try_from(number & 0xffff).unwrap_or_default().to_be_bytes());
-    bytes.extend(payload);
-    if to.is_ipv4() {
-        let sum = bytes.chunks(2).fold(0_u32, |sum, pair| {
-            sum + u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or_default()]))
-        });
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let folded = (folded & 0xffff) + (folded >> 16);
-        bytes[2..4].copy_from_slice(&(!u16::try_from(folded).unwrap_or_default()).to_be_bytes());
-    }
-    bytes
-}
-
-/// The payload of an echo reply, if the bytes of a raw socket are one.
-fn echo_reply(to: SocketAddr, bytes: &[u8]) -> Option<&[u8]> {
-    let (icmp, reply) = match to {
-        SocketAddr::V4(_) => (bytes.get(usize::from(bytes.first()? & 0xf) * 4..)?, 0),
-        SocketAddr::V6(_) => (bytes, 129),
-    };
-    (*icmp.first()? == reply).then(|| icmp.get(8..)).flatten()
 }
 
 /// The sending side of a flow.
@@ -217,7 +190,7 @@ impl Sender {
                             }
                         }
                         Kind::Icmp => {
-                            let payload = echo_reply(line.to, bytes).unwrap_or_default();
+                            let payload = echo::reply(line.to.ip(), bytes).unwrap_or_default();
                             if let Some((_, header)) =
                                 ground.read(payload, Way::Forward).filter(|(f, _)| *f == at)
                             {

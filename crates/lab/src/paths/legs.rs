@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use super::kind::Kind;
+use super::Kind;
 use super::sites::{End, Node, Pod, Sites, of_family};
 use crate::Families;
 use crate::meter::{Flow, Place, RATE, Sizes, Traffic};

@@ -7,15 +7,14 @@
 mod draw;
 pub mod fixture;
 pub mod in_lab;
-mod kind;
 mod legs;
 mod preflight;
 mod sites;
 mod sizes;
 
 pub use draw::draw;
-pub use kind::{Kind, UnknownKind};
 pub use legs::{BUDGET, Selection, flows};
+pub use netferry_core::overlay::path::{Kind, UnknownKind};
 pub use preflight::{Silent, preflight, silent};
 pub use sites::{Node, Outside, Pod, Service, Sites};
 pub use sizes::{carried, wrong_sizes};

@@ -1,4 +1,4 @@
-//! The kinds.
+//! The kinds of paths that a cluster's network promises.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Whether it leads to a Service, which has no echo.
+    /// Whether it leads to a Service: nothing behind one answers a ping.
     pub fn is_service(self) -> bool {
         match self {
             Kind::PodPodSameNode
