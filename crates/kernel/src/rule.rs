@@ -28,6 +28,7 @@ const OIFNAME: u16 = 17;
 const L3MDEV: u16 = 19;
 const PROTOCOL: u16 = 21;
 const IP_PROTOCOL: u16 = 22;
+const DESTINATION_PORTS: u16 = 24;
 
 const INVERT: u32 = 0x2;
 const UNSUPPRESSED: u32 = u32::MAX;
@@ -79,6 +80,8 @@ pub struct Rule {
     pub mark: Option<Fwmark>,
     /// Transport protocol.
     pub ip_protocol: Option<u8>,
+    /// Ports it goes to, the first and the last.
+    pub destination_ports: Option<(u16, u16)>,
     /// Matches what the conditions do not.
     pub invert: bool,
     /// What then.
@@ -103,6 +106,7 @@ impl Rule {
             oif: None,
             mark: None,
             ip_protocol: None,
+            destination_ports: None,
             invert: false,
             action: Action::Table(table),
             suppress_prefix: None,
@@ -124,6 +128,11 @@ impl Rule {
     /// Only packets with this mark.
     pub fn marked(self, value: u32, mask: u32) -> Rule {
         Rule { mark: Some(Fwmark { value, mask }), ..self }
+    }
+
+    /// Only packets of a transport protocol to this port of its.
+    pub fn to_port(self, ip_protocol: u8, port: u16) -> Rule {
+        Rule { ip_protocol: Some(ip_protocol), destination_ports: Some((port, port)), ..self }
     }
 
     fn describe(&self) -> String {
@@ -150,6 +159,9 @@ impl Rule {
                 self.describe(),
                 "the mark has bits outside its mask and can never match",
             ));
+        }
+        if self.destination_ports.is_some_and(|(first, last)| first == 0 || first > last) {
+            return Err(Error::invalid(self.describe(), "there are no such ports"));
         }
         if matches!(self.action, Action::Table(0)) && !self.l3mdev {
             return Err(Error::invalid(self.describe(), "table 0 is none"));
@@ -200,6 +212,9 @@ impl Rule {
         if let Some(protocol) = self.ip_protocol {
             w.u8(IP_PROTOCOL, protocol);
         }
+        if let Some((first, last)) = self.destination_ports {
+            w.bytes(DESTINATION_PORTS, &[first.to_ne_bytes(), last.to_ne_bytes()].concat());
+        }
         w.u8(PROTOCOL, self.protocol);
     }
 
@@ -225,6 +240,7 @@ impl Rule {
                 .and_then(wire::u32)
                 .map(|value| Fwmark { value, mask: a.find(FWMASK).and_then(wire::u32).unwrap_or(u32::MAX) }),
             ip_protocol: a.find(IP_PROTOCOL).and_then(wire::u8),
+            destination_ports: a.find(DESTINATION_PORTS).and_then(ports),
             invert: wire::u32(&header[8..12])? & INVERT != 0,
             action: match header[7] {
                 1 => Action::Table(table),
@@ -242,10 +258,15 @@ impl Rule {
     }
 }
 
+fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
+    let (first, last) = bytes.split_first_chunk()?;
+    Some((u16::from_ne_bytes(*first), u16::from_ne_bytes(last.try_into().ok()?)))
+}
+
 /// Everything but the owner: two owners cannot have the same rule, the kernel refuses the second.
 type Identity = (
     (Family, u32, Option<IpNet>, Option<IpNet>),
-    (Option<IfName>, Option<IfName>, Option<Fwmark>, Option<u8>),
+    (Option<IfName>, Option<IfName>, Option<Fwmark>, Option<u8>, Option<(u16, u16)>),
     (bool, Action, Option<u32>, bool),
 );
 
@@ -255,7 +276,7 @@ impl Object for Rule {
     fn key(&self) -> Identity {
         (
             (self.family, self.priority, self.from, self.to),
-            (self.iif.clone(), self.oif.clone(), self.mark, self.ip_protocol),
+            (self.iif.clone(), self.oif.clone(), self.mark, self.ip_protocol, self.destination_ports),
             (self.invert, self.action, self.suppress_prefix, self.l3mdev),
         )
     }

@@ -164,6 +164,8 @@ fn policy_rules_are_read_back_as_written_and_those_of_others_stay() {
         Rule { oif: Some(name("here")), ip_protocol: Some(17), ..Rule::lookup(Family::V6, 6004, 5000) },
         Rule { suppress_prefix: Some(0), ..Rule::lookup(Family::V6, 6005, 254) },
         Rule { invert: true, ..Rule::lookup(Family::V6, 6006, 254).from(net("fd00::/8")) },
+        Rule::lookup(Family::V4, 6007, 6081).to_port(17, 6081),
+        Rule { destination_ports: Some((1, 65534)), ..Rule::lookup(Family::V6, 6007, 6081).to_port(6, 1) },
     ];
     kernel.rules().converge(&wants, &mark()).unwrap();
     let again = kernel.rules().converge(&wants, &mark()).unwrap();
@@ -180,13 +182,15 @@ fn policy_rules_are_read_back_as_written_and_those_of_others_stay() {
     assert_eq!(at(&four, 6002)["dstlen"], 16);
     assert_eq!(at(&four, 6003)["action"], "unreachable");
     assert_eq!(at(&four, 6003)["fwmask"], "0xf0");
+    assert_eq!(at(&four, 6007)["ipproto"], "udp");
+    assert_eq!(at(&four, 6007)["dport"], 6081);
     let six = json(kernel, "ip -6 -j -d rule show");
     assert_eq!(at(&six, 6004)["ipproto"], "udp");
     assert_eq!(at(&six, 6005)["suppress_prefixlen"], 0);
     assert!(run(kernel, "ip -6 rule show pref 6006").contains("not from fd00::/8"));
 
     let changes = kernel.rules().converge(&wants[..1], &mark()).unwrap();
-    assert_eq!(changes.remove.len(), 6);
+    assert_eq!(changes.remove.len(), 8);
     kernel.rules().converge(&[], &mark()).unwrap();
     let left: Vec<u32> = kernel.rules().observe().unwrap().iter().map(|r| r.priority).collect();
     assert_eq!(left, [0, 100, 32766, 32767, 0, 32766]);
@@ -201,6 +205,7 @@ fn rules_that_could_never_work_are_refused() {
         Rule::lookup(Family::V4, 6000, 7).marked(0x1ff, 0xff),
         Rule::lookup(Family::V4, 6000, 7).from(net("fd00::/8")),
         Rule::lookup(Family::V4, 6000, 0),
+        Rule { destination_ports: Some((7, 6)), ..Rule::lookup(Family::V4, 6000, 7) },
     ] {
         assert_eq!(kernel.rules().converge(&[bad], &mark()).unwrap_err().then(), Then::Bug);
     }
