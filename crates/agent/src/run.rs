@@ -25,6 +25,7 @@ use crate::cluster::{self, Basis, Cache, Listeners, Own, Written};
 use crate::config::Config;
 use crate::facts::NodeFacts;
 use crate::host::neighbours::TunnelNeighbours;
+use crate::host::tunnel_routes;
 use crate::host::ways::Ways;
 use crate::host_init::foresight::Foresight;
 use crate::host_init::{BridgeRecord, BridgeSize, InitError, Record};
@@ -159,7 +160,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
     let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
     agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), served.clone(), (facts, foresight));
-    agent.attach_pods(&mut tasks, handle, kernel, links, host)?;
+    agent.attach_pods(&mut tasks, handle, Arc::clone(&kernel), links, host)?;
     let mut place_seen = agent.outlook.place.subscribe();
     let mut session: Option<Session> = None;
     loop {
@@ -169,7 +170,7 @@ pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -
         {
             // What was built on another ends before anything is built on this one.
             drop(session.take());
-            session = Some(agent.session(ground, &cache));
+            session = Some(agent.session(ground, &cache, &kernel));
         }
         tokio::select! {
             _ = networks_seen.changed() => {}
@@ -433,7 +434,7 @@ impl Agent {
         tasks.spawn(facts::publish::publish_probes(nodes, name, found, self.listeners.own.subscribe()));
     }
 
-    fn session(&self, ground: Ground, cache: &Cache) -> Session {
+    fn session(&self, ground: Ground, cache: &Cache, kernel: &Arc<Kernel>) -> Session {
         let me = self.config.node.clone();
         let (topology, mode) = (ground.mode.topology(), ground.mode);
         tracing::info!(node = %me, ?mode, mtu = %ground.sizes, datapath = ?self.datapath, "keeping the zone");
@@ -457,6 +458,14 @@ impl Agent {
             let tunnels = TunnelNeighbours::new(&self.config.paths.ovs_run, names::EXTERNAL_BRIDGE);
             let peers = keeper.know_tunnels(tunnels.clone());
             tasks.spawn(async move { tunnels.keep(peers).await });
+        }
+        if self.datapath == Datapath::Kernel {
+            let (kernel, resync) = (Arc::clone(kernel), self.config.resync);
+            if tunnels {
+                tasks.spawn(async move { match tunnel_routes::keep(kernel, resync).await {} });
+            } else if let Err(error) = tunnel_routes::withdraw(&kernel) {
+                tracing::warn!(error = &error as &dyn std::error::Error, "removing routes of tunnels");
+            }
         }
         tasks.spawn(astray::look_for(self.config.paths.ovs_run.clone(), keeper.tell_moved()));
         tasks.spawn(tell(self.process.clone(), heard.clone()));

@@ -3,7 +3,7 @@
 //! [`keep`] makes a [`HostPlan`](netferry_core::overlay::host::HostPlan) true and keeps it so; [`objects`] and
 //! [`filter`] say what it asks of the kernel, [`admit`] sees to it that chains of others let it pass, [`flows`] that
 //! conversations by datagrams follow it, [`settings`] that what was set can be taken back. [`guard`],
-//! [`neighbours`] and [`ways`] are for the userspace datapath alone.
+//! [`neighbours`] and [`ways`] are for the userspace datapath alone, [`tunnel_routes`] is for the kernel's.
 
 pub mod admit;
 pub mod filter;
@@ -13,6 +13,7 @@ pub mod keep;
 pub mod neighbours;
 pub mod objects;
 pub mod settings;
+pub mod tunnel_routes;
 pub mod ways;
 
 use std::path::Path;
@@ -27,6 +28,7 @@ pub use settings::SettingsError;
 pub fn withdraw(kernel: &Kernel, run: &Path) -> Result<(), SettingsError> {
     let mark = Mark::default();
     admit::converge(kernel, &[])?;
+    tunnel_routes::withdraw(kernel)?;
     kernel.routes().converge(&[], &mark)?;
     kernel.addresses().converge(&[], &mark)?;
     kernel.neighbours().converge(&[], &mark)?;

@@ -25,6 +25,8 @@ use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects};
 use before::Before;
 pub use pin::keep;
 
+use crate::host::tunnel_routes;
+
 /// A link that carries traffic between hosts, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Managed {
@@ -126,9 +128,9 @@ pub fn managed(links: &[Link], uplinks: &[&IfName]) -> Vec<Managed> {
     found
 }
 
-/// Whether a route leads out of one of these links, as far as sizes go.
+/// Whether a route leads out of one of these links, as far as sizes go. What goes through tunnels has a pod's size.
 pub(crate) fn leads_out(route: &Route, links: &BTreeSet<u32>) -> bool {
-    route.table != LOCAL
+    ![LOCAL, tunnel_routes::TABLE].contains(&route.table)
         && route.kind == Kind::Unicast
         && route.hops.iter().any(|hop| hop.link.is_some_and(|link| links.contains(&link)))
 }

@@ -142,6 +142,17 @@ fn a_link_keeps_its_size_while_routes_are_held_lower_and_shrinks_after() {
 }
 
 #[test]
+fn routes_of_tunnels_are_not_held_for_what_goes_through_them_has_a_pods_size() {
+    let host = Host::new();
+    let to: IpNet = "198.18.0.0/15".parse().unwrap();
+    host.add(Route::new(to, vec![Hop::on(host.index)]).table(tunnel_routes::TABLE));
+    host.take(1500, 1380).unwrap();
+    let routes = host.kernel.routes().observe().unwrap();
+    let route = routes.into_iter().find(|route| route.to == to).unwrap();
+    assert_eq!((host.route(DEFAULT).as_str(), route.mtu), ("1380", None));
+}
+
+#[test]
 fn a_run_that_was_cut_off_while_routes_were_locked_is_finished_by_the_next() {
     let host = Host::new();
     host.take(1500, 9000).unwrap();

@@ -12,5 +12,6 @@ mod persisted;
 mod pod_links;
 mod probe;
 mod routers;
+mod tunnel_routes;
 mod ways;
 mod world;
