@@ -11,6 +11,7 @@ use netferry_kernel::{IfName, Kernel, Mark, Namespace, Objects};
 use netferry_ovs::tables::vswitch::{Bridge, Interface, OpenVSwitch, Port};
 use netferry_ovs::unixctl::Control;
 use netferry_ovs::{Client, Options, Remote, Spec};
+use netferry_testkit::wait::until_blocking;
 pub(crate) use netferry_testkit::wait::{in_time, until};
 
 pub(crate) fn name(name: &str) -> IfName {
@@ -78,7 +79,9 @@ pub(crate) const PATIENT: usize = 300;
 /// Does a datagram get from one namespace to an address of the other, and the answer back? Asks `tries` times.
 pub(crate) fn answers(client: &Kernel, server: &Kernel, address: IpAddr, tries: usize) -> bool {
     let open = |kernel: &Kernel, ip: IpAddr| {
-        let socket = kernel.namespace().run(|| std::net::UdpSocket::bind((ip, 0))).unwrap().unwrap();
+        // An address of IPv6 that was just given is not used before it is known to be nobody else's.
+        let bind = || kernel.namespace().run(|| std::net::UdpSocket::bind((ip, 0))).unwrap().ok();
+        let socket = until_blocking(&format!("{ip} to be used"), bind);
         socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         socket
     };
