@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, pin_mut};
@@ -17,7 +18,8 @@ use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation as _;
 use netferry_api::mtu::annotations::MtuWaits;
 use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone};
-use netferry_core::mtu::boot::Booted;
+use netferry_core::mtu::boot::{Booted, quiet};
+use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::topology::Mode;
@@ -31,6 +33,7 @@ use crate::boot::Running;
 use crate::cluster::{Patience, Written};
 use crate::facts::publish::MANAGER;
 use crate::kept;
+use crate::machine::disk::{Disk, DiskError};
 
 /// What is remembered, in our data directory.
 const FILE: &str = "served.json";
@@ -64,6 +67,8 @@ pub struct Door {
     pub namespace: String,
     /// Our data directory.
     pub data: PathBuf,
+    /// The host's files, of which the next boot reads its sizes.
+    pub disk: Arc<Disk>,
     /// What this boot runs at.
     pub running: Running,
     /// The cluster's networks.
@@ -85,6 +90,8 @@ enum Trouble {
         #[source]
         source: translate::NotARecord,
     },
+    #[error("reading what the next boot runs at")]
+    Disk(#[source] DiskError),
     #[error("writing down what was decided")]
     Remember(#[source] io::Error),
 }
@@ -154,7 +161,9 @@ impl Door {
         let headers = self.headers(&node);
         let newcomer = Served::read(&self.data).uid != node.uid().unwrap_or_default();
         let told = known.is_told_waiting();
-        match admit(&Arrival { booted: &booted, record: &record, headers, newcomer, told }) {
+        let text = self.disk.read(file::PATH).map_err(Trouble::Disk)?;
+        let unstarted = !quiet(&booted, file::PATH, text.as_deref());
+        match admit(&Arrival { booted: &booted, record: &record, headers, newcomer, told, unstarted }) {
             Admit::Serve(network) => self.serve(&node, booted, network, Some(&record)).await,
             Admit::Wait(why) => {
                 self.wait(&node, &why.to_string()).await?;

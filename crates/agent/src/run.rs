@@ -288,6 +288,7 @@ impl Agent {
             name: self.config.node.to_string(),
             namespace: self.config.namespace.clone(),
             data: self.config.paths.data.clone(),
+            disk: Arc::clone(&self.disk),
             running: self.running.clone(),
             networks,
         };

@@ -7,8 +7,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use netferry_agent::admission::Door;
 use netferry_agent::boot::{self, Running};
 use netferry_agent::cluster::Written;
-use netferry_core::mtu::Envelope;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
+use netferry_core::mtu::{Envelope, file};
 use netferry_testkit::wait::{in_time, until};
 use serde_json::json;
 use tokio::sync::watch;
@@ -42,6 +42,7 @@ impl Agent {
             name: NODE.to_owned(),
             namespace: "netferry".to_owned(),
             data: world.dir.path().join("data"),
+            disk: Arc::new(world.disk()),
             running: Running::open(&world.run()),
             networks: seen,
         };
@@ -128,6 +129,28 @@ async fn a_newcomer_that_does_not_go_with_a_change_waits_until_it_is_done_with_w
     world.annotate(&format!("{MCO}/state"), Some("Done")).await;
     assert_eq!(agent.serves().await, span);
     assert_eq!(world.annotation(WAITS).await, "");
+}
+
+/// It left with a configuration on its disk that it was about to restart into, and comes back: what it runs goes with the
+/// cluster, and what it would run once its power failed does not.
+#[tokio::test]
+async fn a_newcomer_whose_next_boot_would_run_something_else_waits_for_its_own_configuration() {
+    let world = World::new().await;
+    apply(&world, &Record::settled(size(1400))).await;
+    world.boot(1, Some(1400));
+    world.write(file::PATH, "EPOCH=2\nCNI_MTU=1300\n");
+    let mut agent = Agent::start(&world, 1400);
+    let why =
+        "the node has a configuration on its disk that it did not start with; it must take its own first";
+    world.until(WAITS, |said| said == why, why).await;
+    assert_eq!(*agent.served.borrow(), None);
+    world.write(file::PATH, "EPOCH=3\nCNI_MTU=1400\n");
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
+    assert_eq!(world.annotation(WAITS).await, "");
+    drop(agent);
+    // From now on it is one of those that were there.
+    world.write(file::PATH, "EPOCH=4\nCNI_MTU=1300\n");
+    assert_eq!(Agent::start(&world, 1400).serves().await, Envelope::settled(size(1400)));
 }
 
 #[tokio::test]

@@ -91,6 +91,13 @@ impl World {
         Disk::open(&self.root()).unwrap()
     }
 
+    /// What one of the host's files says, from now on.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.root().join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     /// What host-init does at a boot, as far as it concerns the daemon.
     pub(crate) fn boot(&self, epoch: u64, pods: Option<u32>) {
         let _ = std::fs::remove_dir_all(self.run());

@@ -19,6 +19,12 @@ pub enum NotYet {
     /// It was told its configuration because it waited for it, and is not done with it.
     #[error("the node must take the configuration it was told first")]
     Told,
+    /// It is new here, and its disk holds a configuration that it has not started with: what it would run after its next
+    /// boot, by whichever cause, is not what it runs now.
+    #[error(
+        "the node has a configuration on its disk that it did not start with; it must take its own first"
+    )]
+    Unstarted,
     /// It runs sizes that do not go with the rest of the cluster: it is new, or was away while the cluster moved on.
     #[error(
         "pods here would run at {runs}, the cluster's run at {cluster}; the node must take its configuration first"
@@ -76,20 +82,27 @@ pub struct Arrival<'a> {
     /// Whether it said that it waits, was told a configuration since, and has not said that it is done with it: it may
     /// be about to be drained or restarted.
     pub told: bool,
+    /// Whether its disk holds a configuration that it has not started with
+    /// ([`needs_restart`](super::boot::needs_restart)).
+    pub unstarted: bool,
 }
 
 /// Decides whether the agent of a node serves pods, and at which sizes.
 ///
 /// A node that was there all along was counted by whoever moved the cluster on, and goes with it as long as it holds
 /// what all hold. A newcomer may not have been counted by an operator that is just moving the cluster on: it must hold
-/// all that the others are being taken to, so that it goes with either.
+/// all that the others are being taken to, so that it goes with either; and not only until its power fails: from then on
+/// it is one of those that were there, so its disk must not hold anything else.
 ///
 /// Once it says that it waits, it is told its configuration without anybody making room for its absence. So it takes
 /// the saying back only on the condition that it was told nothing meanwhile, in one write, before it serves.
 pub fn admit(arrival: &Arrival) -> Admit {
-    let Arrival { booted, record, headers, newcomer, told } = *arrival;
+    let Arrival { booted, record, headers, newcomer, told, unstarted } = *arrival;
     if told {
         return Admit::Wait(NotYet::Told);
+    }
+    if newcomer && unstarted {
+        return Admit::Wait(NotYet::Unstarted);
     }
     let rendering = record.rendering();
     let (anchor, host_anchor) = record.anchor();
@@ -195,7 +208,8 @@ mod tests {
             (fresh, record(2, Stage::Settling).ended(), true, None),
         ];
         for (booted, record, newcomer, serves) in rows {
-            let arrival = Arrival { booted, record, headers: 58, newcomer: *newcomer, told: false };
+            let arrival =
+                Arrival { booted, record, headers: 58, newcomer: *newcomer, told: false, unstarted: false };
             let served = match admit(&arrival) {
                 Admit::Serve(envelope) => Some(envelope),
                 Admit::Wait(_) => None,
@@ -207,6 +221,9 @@ mod tests {
                 record.change.map(|c| c.stage)
             );
             assert_eq!(admit(&Arrival { told: true, ..arrival }), Admit::Wait(NotYet::Told));
+            let unstarted = admit(&Arrival { unstarted: true, ..arrival });
+            let expected = if *newcomer { Admit::Wait(NotYet::Unstarted) } else { admit(&arrival) };
+            assert_eq!(unstarted, expected, "who was there is counted with what is on its disk");
         }
     }
 
@@ -217,8 +234,14 @@ mod tests {
             let booted =
                 Booted { epoch: 0, network, host: Envelope::settled(host), own: host, original: host };
             let record = record(2, ended).ended();
-            let arrival =
-                Arrival { booted: &booted, record: &record, headers: 58, newcomer: true, told: false };
+            let arrival = Arrival {
+                booted: &booted,
+                record: &record,
+                headers: 58,
+                newcomer: true,
+                told: false,
+                unstarted: false,
+            };
             match admit(&arrival) {
                 Admit::Wait(why) => why.to_string(),
                 Admit::Serve(_) => String::new(),

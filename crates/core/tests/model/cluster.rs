@@ -98,11 +98,29 @@ pub(crate) struct PoolObject {
 /// Something an operator is about to write. What carries what it read is refused if that is no longer so.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Write {
-    Record { read: Record, new: Record },
-    Spec { read: Asked, new: Asked },
-    Forget { read: Asked },
-    Pool { read: PoolObject, new: PoolObject },
-    Tell { node: usize, epoch: u64, if_waiting: bool },
+    Record {
+        read: Record,
+        new: Record,
+    },
+    Spec {
+        read: Asked,
+        new: Asked,
+    },
+    Forget {
+        read: Asked,
+    },
+    Pool {
+        read: PoolObject,
+        new: PoolObject,
+    },
+    /// Carries which life of the node was read. That nobody wrote to it meanwhile is asked too in earnest, and not relied
+    /// on here.
+    Tell {
+        node: usize,
+        life: u8,
+        epoch: u64,
+        if_waiting: bool,
+    },
 }
 
 /// A request of a node, by epoch.

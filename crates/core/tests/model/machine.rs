@@ -135,7 +135,10 @@ impl World {
         let waiting = machine.object.as_ref().filter(|object| object.waits);
         let told = waiting.is_some_and(|object| World::node_of(at, object).is_told_waiting());
         let (record, newcomer) = (&state.record, !machine.known);
-        Some((self.planner.admit)(&Arrival { booted, record, headers: HEADERS, newcomer, told }))
+        let disk =
+            machine.disk.filter(|_| newcomer).map(|epoch| HostFile::of(&state.renderings[epoch as usize]));
+        let unstarted = disk.is_some_and(|file| boot::needs_restart(booted, &file));
+        Some((self.planner.admit)(&Arrival { booted, record, headers: HEADERS, newcomer, told, unstarted }))
     }
 
     pub(crate) fn agent_acts(&self, state: &State, at: usize) -> bool {

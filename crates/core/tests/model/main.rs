@@ -6,13 +6,15 @@
 
 mod cluster;
 mod explore;
+mod later;
 mod machine;
 mod mutants;
 mod operator;
 mod promises;
 
 use cluster::{Planner, World};
-use explore::{Report, explore, walk};
+use explore::{Model, Report, explore, walk};
+use later::{Later, taken_and_not_started};
 
 /// Three nodes, one administrator with two edits, good weather.
 const UP: World = World {
@@ -39,9 +41,14 @@ fn soak() -> bool {
 
 /// Visits every state; panics with the way to the first that breaks a promise.
 #[track_caller]
-#[expect(clippy::disallowed_macros, reason = "a test tells what it covered")]
 fn keeps_its_promises(world: World, harder: World) {
-    let Report { states, steps, broken } = explore(&if soak() { harder } else { world }, 50_000_000);
+    breaks_none(&if soak() { harder } else { world });
+}
+
+#[track_caller]
+#[expect(clippy::disallowed_macros, reason = "a test tells what it covered")]
+fn breaks_none<M: Model>(model: &M) {
+    let Report { states, steps, broken } = explore(model, 50_000_000);
     if let Some((broken, way)) = broken {
         panic!("{broken}, after {} of {states} states:\n  {}", way.len(), way.join("\n  "));
     }
@@ -116,6 +123,15 @@ fn a_node_that_leaves_a_decrease_and_comes_back_at_any_time_breaks_no_promise() 
 fn a_node_that_leaves_a_change_of_hosts_and_comes_back_at_any_time_breaks_no_promise() {
     let leaving = World { leavings: 1, edits: 2, unattended: true, ..HOSTS };
     keeps_its_promises(leaving, World { power_losses: 1, late_writes: 1, ..leaving });
+}
+
+#[test]
+fn a_node_that_leaves_before_it_started_with_what_it_took_and_loses_its_power_breaks_no_promise() {
+    let ways = if soak() { &[UP, DOWN, HOSTS][..] } else { &[UP] };
+    for way in ways {
+        let leaving = World { leavings: 1, power_losses: 1, unattended: true, ..*way };
+        breaks_none(&Later::when(leaving, taken_and_not_started).with_power_of_all(soak()));
+    }
 }
 
 /// More at once than every order of it could be visited in: all weather, many edits, by chance.

@@ -9,13 +9,14 @@ use netferry_core::rollout::daemon::{self, Named};
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool, Truth};
 
 use crate::cluster::{Planner, World};
-use crate::explore::explore;
+use crate::explore::{Model, explore};
+use crate::later::{Later, taken_and_not_started};
 use crate::{DOWN, UP};
 
 /// The mistake is found, and it is the one that was made.
 #[track_caller]
-fn is_found_out(world: World, promise: &str) {
-    let (broken, way) = explore(&world, 1_000_000).broken.expect("the mistake goes unnoticed");
+fn is_found_out<M: Model>(world: &M, promise: &str) {
+    let (broken, way) = explore(world, 1_000_000).broken.expect("the mistake goes unnoticed");
     assert!(broken.starts_with(promise), "{broken}, after {way:#?}");
 }
 
@@ -30,8 +31,8 @@ fn early(record: &Record, facts: &Facts) -> Decision {
 #[test]
 fn a_planner_that_begins_phase_two_early_is_found_out() {
     let planner = Planner { decide: early, ..Planner::SHIPPING };
-    is_found_out(World { planner, ..UP }, "I3");
-    is_found_out(World { planner, ..DOWN }, "I3");
+    is_found_out(&World { planner, ..UP }, "I3");
+    is_found_out(&World { planner, ..DOWN }, "I3");
 }
 
 fn one_phase(record: &Record, facts: &Facts) -> Decision {
@@ -44,7 +45,7 @@ fn one_phase(record: &Record, facts: &Facts) -> Decision {
 
 #[test]
 fn a_planner_with_one_phase_is_found_out() {
-    is_found_out(World { planner: Planner { decide: one_phase, ..Planner::SHIPPING }, ..UP }, "I3");
+    is_found_out(&World { planner: Planner { decide: one_phase, ..Planner::SHIPPING }, ..UP }, "I3");
 }
 
 fn two_at_once(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
@@ -54,7 +55,7 @@ fn two_at_once(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: O
 
 #[test]
 fn a_planner_that_takes_two_nodes_at_once_is_found_out() {
-    is_found_out(World { planner: Planner { choose: two_at_once, ..Planner::SHIPPING }, ..UP }, "I2");
+    is_found_out(&World { planner: Planner { choose: two_at_once, ..Planner::SHIPPING }, ..UP }, "I2");
 }
 
 fn blind(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
@@ -65,7 +66,7 @@ fn blind(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<
 #[test]
 fn a_planner_that_takes_a_node_while_another_is_off_by_itself_is_found_out() {
     let planner = Planner { choose: blind, ..Planner::SHIPPING };
-    is_found_out(World { planner, edits: 1, power_losses: 1, ..UP }, "I2: a node is taken");
+    is_found_out(&World { planner, edits: 1, power_losses: 1, ..UP }, "I2: a node is taken");
 }
 
 fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
@@ -76,7 +77,7 @@ fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Opt
 #[test]
 fn a_planner_that_goes_by_what_it_heard_alone_is_found_out() {
     let planner = Planner { choose: forgetful, ..Planner::SHIPPING };
-    is_found_out(World { planner, old_news: true, ..UP }, "I2: 2 nodes are away");
+    is_found_out(&World { planner, old_news: true, ..UP }, "I2: 2 nodes are away");
 }
 
 fn obedient(facts: &daemon::Facts) -> daemon::Step {
@@ -88,7 +89,7 @@ fn obedient(facts: &daemon::Facts) -> daemon::Step {
 #[test]
 fn a_daemon_that_takes_an_older_configuration_is_found_out() {
     let planner = Planner { daemon: obedient, ..Planner::SHIPPING };
-    is_found_out(World { planner, late_writes: 1, unattended: true, ..UP }, "I");
+    is_found_out(&World { planner, late_writes: 1, unattended: true, ..UP }, "I");
 }
 
 fn trusting(arrival: &Arrival) -> Admit {
@@ -98,7 +99,7 @@ fn trusting(arrival: &Arrival) -> Admit {
 #[test]
 fn an_agent_that_lets_a_newcomer_serve_like_any_other_is_found_out() {
     let planner = Planner { admit: trusting, ..Planner::SHIPPING };
-    is_found_out(World { planner, leavings: 1, ..UP }, "I3");
+    is_found_out(&World { planner, leavings: 1, ..UP }, "I3");
 }
 
 fn hasty(arrival: &Arrival) -> Admit {
@@ -108,5 +109,16 @@ fn hasty(arrival: &Arrival) -> Admit {
 #[test]
 fn an_agent_that_serves_while_it_is_about_to_be_taken_is_found_out() {
     let planner = Planner { admit: hasty, ..Planner::SHIPPING };
-    is_found_out(World { planner, nodes: 2, ..UP }, "I2");
+    is_found_out(&World { planner, nodes: 2, ..UP }, "I2");
+}
+
+fn shortsighted(arrival: &Arrival) -> Admit {
+    admit(&Arrival { unstarted: false, ..*arrival })
+}
+
+#[test]
+fn an_agent_that_lets_a_newcomer_serve_whatever_its_disk_holds_is_found_out() {
+    let planner = Planner { admit: shortsighted, ..Planner::SHIPPING };
+    let leaving = World { planner, leavings: 1, power_losses: 1, unattended: true, ..UP };
+    is_found_out(&Later::when(leaving, taken_and_not_started), "I3");
 }

@@ -107,7 +107,13 @@ impl World {
         }
         let index = |name: &NodeName| NAMES.iter().position(|n| n == name).expect("it was given");
         let epoch = state.pool.target;
-        let tell = |if_waiting| move |name: &NodeName| Write::Tell { node: index(name), epoch, if_waiting };
+        let tell = |if_waiting| {
+            move |name: &NodeName| {
+                let node = index(name);
+                let life = objects[node].as_ref().expect("it was given").life;
+                Write::Tell { node, life, epoch, if_waiting }
+            }
+        };
         writes.extend(told.iter().map(tell(false)).chain(tell_waiting.iter().map(tell(true))));
         writes
     }
@@ -136,8 +142,8 @@ impl World {
                 state.pool = new;
                 Ok(true)
             }
-            Write::Tell { node, epoch, if_waiting } => {
-                let object = state.machines[node].object.as_mut();
+            Write::Tell { node, life, epoch, if_waiting } => {
+                let object = state.machines[node].object.as_mut().filter(|object| object.life == life);
                 if let Some(object) = object.filter(|object| object.waits || !if_waiting) {
                     object.desired = Some(epoch);
                 }

@@ -138,7 +138,7 @@ fn nonsense_is_nowhere(world: &World, state: &State) -> Result<(), String> {
 }
 
 /// Whether it happens by itself: without the administrator, the weather or a dead operator's write.
-fn progress(action: &Action) -> bool {
+pub(crate) fn progress(action: &Action) -> bool {
     match action {
         Action::Think(_)
         | Action::Hear

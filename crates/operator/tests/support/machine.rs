@@ -486,12 +486,14 @@ impl Machine {
                 Record::settled(mtu(size))
             }
         };
+        let file = self.disk.config.as_ref().and_then(file_of);
         let arrival = Arrival {
             booted: &run.booted,
             record: &record,
             headers: HEADERS,
             newcomer: self.disk.known.is_none() || self.disk.known != node.uid(),
             told: machine.node.is_told_waiting(),
+            unstarted: file.is_some_and(|file| boot::needs_restart(&run.booted, &file)),
         };
         match admit(&arrival) {
             Admit::Wait(why) => {
