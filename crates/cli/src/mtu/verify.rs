@@ -8,7 +8,6 @@ use clap::Args;
 use kube::Client;
 use netferry_core::mtu::paths::judge::{Measured, judge};
 use netferry_core::mtu::probe::verify::{Row, Wrong, verify as compare};
-use netferry_core::rollout::pool::Truth;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -128,14 +127,11 @@ pub(super) async fn verify(
         sleep(EVERY).await;
     };
     if args.paths.wanted() {
-        let (ready, away): (Vec<_>, Vec<_>) = seen
-            .nodes
-            .iter()
-            .partition(|(_, node)| matches!(node.machine.node.ready, None | Some(Truth::True)));
+        let (up, away): (Vec<_>, Vec<_>) = seen.nodes.iter().partition(|(_, node)| node.machine.node.is_up());
         let away =
             away.into_iter().map(|(name, _)| format!("node {name} is not ready: no path of it is measured"));
         verdict.problems.extend(away);
-        let nodes = ready.into_iter().map(|(name, _)| name.clone()).collect();
+        let nodes = up.into_iter().map(|(name, _)| name.clone()).collect();
         let pods = seen.record.anchor().0;
         let measured = paths::measure(client, namespace, nodes, pods, &args.paths).await?;
         verdict.add(&seen, &measured);

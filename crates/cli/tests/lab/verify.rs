@@ -28,8 +28,16 @@ fn kinds(paths: &Value) -> (BTreeSet<String>, BTreeSet<u64>) {
 #[test]
 fn every_kind_of_path_is_measured_and_one_that_loses_what_is_sent_is_named() {
     let lab = up(&Options { families: Families::Dual, ..options(2) });
+    // Two have been killed, or so it seems: one of them may still run, somewhere else.
+    for (name, end) in [("killed", "1"), ("elsewhere", "99999999999")] {
+        kubectl(&lab, &["create", "namespace", name]);
+        kubectl(&lab, &["label", "namespace", name, "netferry.dev/verify=true"]);
+        kubectl(&lab, &["annotate", "namespace", name, &format!("netferry.dev/verify-ends={end}")]);
+    }
     let (paths, problems) = verified(&lab, Families::Dual);
     assert_eq!(problems, [""; 0]);
+    assert_eq!(left(&lab).trim(), "namespace/elsewhere", "one whose time is over is removed, another is not");
+    kubectl(&lab, &["delete", "namespace", "elsewhere"]);
     let (measured, sizes) = kinds(&paths);
     let every: BTreeSet<String> = Kind::ALL
         .into_iter()

@@ -251,10 +251,15 @@ impl Node {
         self.waits && self.desired.is_some() && !self.is_done()
     }
 
+    /// Whether what is on it runs and answers, also while no further pods are put there.
+    pub fn is_up(&self) -> bool {
+        self.ready.is_none_or(|ready| ready == Truth::True)
+    }
+
     /// Whether pods can be put on it.
     pub fn is_ready(&self) -> bool {
         let fine = |condition: Option<Truth>, when: Truth| condition.is_none_or(|is| is == when);
-        fine(self.ready, Truth::True)
+        self.is_up()
             && fine(self.disk_pressure, Truth::False)
             && fine(self.network_unavailable, Truth::False)
             && !self.unschedulable

@@ -20,13 +20,14 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams
 use kube::{Api, Client, ResourceExt};
 use netferry_core::mtu::Mtu;
 use netferry_core::mtu::paths::judge::{Leg, Measured};
-use netferry_core::mtu::paths::{Ask, Asker, Site, asks};
+use netferry_core::mtu::paths::{Ask, Asker, Site, asks, is_over};
 use netferry_core::name::NodeName;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use self::objects::{LABEL, Role, Setting, service_name};
+use self::objects::{END, LABEL, Role, Setting, service_name};
 use super::seen::answer;
 use crate::exit::Failure;
 use crate::line::Line;
@@ -97,10 +98,12 @@ pub(super) async fn measure(
         lifetime: args.patience.saturating_mul(2).saturating_add(SPARE),
     };
     let run = Run { client: client.clone(), setting, nodes, patience: args.patience };
+    let mut told_to_end = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     run.remove_old().await?;
     let measured = tokio::select! {
         measured = run.measure(pods, &args.outside) => measured,
         _ = tokio::signal::ctrl_c() => Err(Failure::Failed(anyhow!("interrupted"))),
+        _ = told_to_end.recv() => Err(Failure::Failed(anyhow!("told to end"))),
     };
     let removed = run.remove(&run.setting.namespace).await;
     let measured = measured?;
@@ -128,7 +131,7 @@ struct Run {
 impl Run {
     async fn measure(&self, pods: Mtu, outside: &[IpAddr]) -> Result<Vec<Measured>, Failure> {
         let namespace = &self.setting.namespace;
-        self.make::<Namespace>(self.setting.namespace()).await?;
+        self.make::<Namespace>(self.setting.namespace(Timestamp::now())).await?;
         for (site, node) in self.nodes.iter().enumerate() {
             self.make::<Service>(self.setting.service(site)).await?;
             for role in [Role::PodAnswers, Role::HostAnswers] {
@@ -285,11 +288,9 @@ impl Run {
         let api = Api::<Namespace>::all(self.client.clone());
         let ours = ListParams::default().labels(LABEL);
         for left in answer("listing namespaces of earlier measurements", api.list(&ours)).await? {
-            let made = left.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            let over = made.is_some_and(|made| {
-                Timestamp::now().duration_since(made)
-                    > jiff::SignedDuration::try_from(self.setting.lifetime).unwrap_or_default()
-            });
+            let end = left.annotations().get(END).and_then(|end| end.parse().ok());
+            let made = left.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+            let over = made.is_some_and(|made| is_over(end, made, Timestamp::now().as_second()));
             if over && left.metadata.deletion_timestamp.is_none() {
                 self.remove(&left.name_any()).await?;
             }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use netferry_core::mtu::paths::message::Token;
 use netferry_core::name::NodeName;
 use serde_json::{Value, json};
@@ -11,6 +12,8 @@ use crate::path_pod::{Question, to_answer, to_ask};
 
 /// On everything of a measurement: what a run that was killed has left is found by it.
 pub(super) const LABEL: &str = "netferry.dev/verify";
+/// On its namespace: the second since the epoch at which its pods end by themselves at the latest.
+pub(super) const END: &str = "netferry.dev/verify-ends";
 /// Which node it is for, by number: the name of a node may be longer than a label.
 const SITE: &str = "netferry.dev/verify-site";
 const ROLE: &str = "netferry.dev/verify-role";
@@ -58,12 +61,14 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) fn namespace(&self) -> Value {
+    pub(super) fn namespace(&self, now: Timestamp) -> Value {
+        let end = now.as_second().saturating_add_unsigned(self.lifetime.as_secs());
         json!({
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {
                 "name": self.namespace,
+                "annotations": {END: end.to_string()},
                 "labels": {
                     LABEL: "true",
                     // Pods on the host's network are allowed nowhere else, and pings need a raw socket.

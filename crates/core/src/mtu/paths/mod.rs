@@ -29,6 +29,14 @@ pub struct Site {
     pub node_port: Option<u16>,
 }
 
+/// Whether a measurement that somebody else began is over, so that what is left of it may be removed: it was said to end at
+/// `end`; one of which nobody can read that is given a day. All times are seconds since the epoch; clocks may differ by a
+/// minute.
+pub fn is_over(end: Option<i64>, made: i64, now: i64) -> bool {
+    const LONGEST: i64 = 86_400;
+    now > end.unwrap_or(made.saturating_add(LONGEST)).saturating_add(60)
+}
+
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Asker {
@@ -238,6 +246,21 @@ mod tests {
             let asked: Vec<Ask> = all.iter().filter(|ask| ask.from == here.node).cloned().collect();
             assert_eq!(kinds(&asked), wanted);
             assert_eq!(asked.len(), of(&sites[..3]).len() / 3, "as many as in a cluster of three");
+        }
+    }
+
+    #[test]
+    fn what_a_measurement_left_is_removed_when_its_own_time_is_over_and_not_by_anothers() {
+        for (end, made, now, over) in [
+            (Some(1000), 0, 1000, false),
+            (Some(1000), 0, 1060, false),
+            (Some(1000), 0, 1061, true),
+            (Some(i64::MAX), 0, i64::MAX, false),
+            (None, 0, 86_460, false),
+            (None, 0, 86_461, true),
+            (None, i64::MAX, 0, false),
+        ] {
+            assert_eq!(is_over(end, made, now), over, "{end:?} {made} {now}");
         }
     }
 
