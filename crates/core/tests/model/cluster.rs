@@ -18,7 +18,7 @@ use netferry_core::rollout::choose::Choice;
 use netferry_core::rollout::daemon;
 use netferry_core::rollout::pool::{Node, NodeState, Pool};
 
-use crate::explore::Model;
+use crate::explore::{Model, fingerprint};
 use crate::machine::{self, observed};
 use crate::promises;
 
@@ -73,6 +73,9 @@ pub(crate) struct World {
     pub(crate) leavings: u8,
     /// Whether the operator may decide on news of nodes from any time in the past.
     pub(crate) old_news: bool,
+    /// Whether a node is told something only while it is as it was read. In earnest that is always asked; where it is not
+    /// asked here, no promise needs it.
+    pub(crate) versions: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -113,11 +116,11 @@ pub(crate) enum Write {
         read: PoolObject,
         new: PoolObject,
     },
-    /// Carries which life of the node was read. That nobody wrote to it meanwhile is asked too in earnest, and not relied
-    /// on here.
+    /// Carries which life of the node was read, and which version of it where that is asked.
     Tell {
         node: usize,
         life: u8,
+        version: Option<u64>,
         epoch: u64,
         if_waiting: bool,
     },
@@ -419,6 +422,8 @@ impl Model for World {
                 (machine.left, machine.known, machine.taken_away) = (true, false, false);
             }
         }
+        // No version of an object comes twice: what is refused once always is.
+        state.late = state.late.filter(|write| !write.is_of_an_older_version(&state));
         Ok(state)
     }
 
@@ -427,7 +432,19 @@ impl Model for World {
     }
 }
 
+impl Write {
+    fn is_of_an_older_version(&self, state: &State) -> bool {
+        let Write::Tell { node, version: Some(version), .. } = self else { return false };
+        state.machines[*node].object.as_ref().is_none_or(|object| object.version() != *version)
+    }
+}
+
 impl Object {
+    /// What changes with whatever is written to it.
+    pub(crate) fn version(&self) -> u64 {
+        fingerprint(self)
+    }
+
     fn new() -> Object {
         Object {
             life: 0,

@@ -57,7 +57,7 @@ impl Hasher for Straight {
     }
 }
 
-fn fingerprint(state: &impl Hash) -> u64 {
+pub(crate) fn fingerprint(state: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()

@@ -28,6 +28,7 @@ const UP: World = World {
     late_writes: 0,
     leavings: 0,
     old_news: false,
+    versions: false,
 };
 
 /// Pods fit hosts of either size.
@@ -110,7 +111,8 @@ fn a_node_that_joins_and_of_which_the_operator_hears_late_breaks_no_promise() {
 fn a_node_that_leaves_and_comes_back_at_any_time_breaks_no_promise() {
     // Two edits: it may come back after a change it left in phase one was cancelled, and know nothing of that.
     let leaving = World { leavings: 1, edits: 2, unattended: true, ..UP };
-    keeps_its_promises(leaving, World { late_writes: 1, ..leaving });
+    // A write that is late tells a node that came back what it was to do before: nothing but its version refuses that.
+    keeps_its_promises(leaving, World { late_writes: 1, versions: true, ..leaving });
 }
 
 #[test]
@@ -122,7 +124,7 @@ fn a_node_that_leaves_a_decrease_and_comes_back_at_any_time_breaks_no_promise() 
 #[test]
 fn a_node_that_leaves_a_change_of_hosts_and_comes_back_at_any_time_breaks_no_promise() {
     let leaving = World { leavings: 1, edits: 2, unattended: true, ..HOSTS };
-    keeps_its_promises(leaving, World { power_losses: 1, late_writes: 1, ..leaving });
+    keeps_its_promises(leaving, World { power_losses: 1, late_writes: 1, versions: true, ..leaving });
 }
 
 #[test]
@@ -150,6 +152,7 @@ fn no_promise_is_broken_on_random_walks_through_everything_at_once() {
             power_losses: 8,
             late_writes: 4,
             leavings: 3,
+            versions: true,
             ..direction
         };
         if let Err((broken, way)) = walk(&world, seed, most) {

@@ -110,8 +110,9 @@ impl World {
         let tell = |if_waiting| {
             move |name: &NodeName| {
                 let node = index(name);
-                let life = objects[node].as_ref().expect("it was given").life;
-                Write::Tell { node, life, epoch, if_waiting }
+                let object = objects[node].as_ref().expect("it was given");
+                let version = self.versions.then(|| object.version());
+                Write::Tell { node, life: object.life, version, epoch, if_waiting }
             }
         };
         writes.extend(told.iter().map(tell(false)).chain(tell_waiting.iter().map(tell(true))));
@@ -142,9 +143,14 @@ impl World {
                 state.pool = new;
                 Ok(true)
             }
-            Write::Tell { node, life, epoch, if_waiting } => {
-                let object = state.machines[node].object.as_mut().filter(|object| object.life == life);
-                if let Some(object) = object.filter(|object| object.waits || !if_waiting) {
+            // Who is refused is left for the next pass; the others are told.
+            Write::Tell { node, life, version, epoch, if_waiting } => {
+                let object = state.machines[node].object.as_mut().filter(|object| {
+                    object.life == life
+                        && version.is_none_or(|version| version == object.version())
+                        && (object.waits || !if_waiting)
+                });
+                if let Some(object) = object {
                     object.desired = Some(epoch);
                 }
                 Ok(true)
