@@ -23,8 +23,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const SCRIPT: &str = include_str!("kernel_lab.sh");
+/// The machine's own switch and OVN are not a lab's.
+pub(crate) const ON_ITS_KERNEL: &str = "systemctl stop ovn-central ovn-host openvswitch-switch
+modprobe openvswitch
+export HOME=/root
+";
 /// Of an emulated processor, on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(3600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// A machine with our programs in `/opt/netferry`; they are prepared in a place of the caller's.
 pub(crate) fn machine(place: &Path) -> anyhow::Result<Machine> {
@@ -40,7 +45,7 @@ pub(crate) fn machine(place: &Path) -> anyhow::Result<Machine> {
 
 fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let place = tempfile::tempdir()?;
-    let said = machine(place.path())?.run(SCRIPT, PATIENCE)?;
+    let said = machine(place.path())?.run(&format!("{ON_ITS_KERNEL}{SCRIPT}"), PATIENCE)?;
     let told = |what: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(' '));
         line.with_context(|| format!("no {what} in {said}"))

@@ -1,7 +1,4 @@
-# A whole lab on a kernel that moves the packets itself. The machine's own switch and OVN are not a lab's.
-systemctl stop ovn-central ovn-host openvswitch-switch
-modprobe openvswitch
-export HOME=/root
+# A whole lab on a kernel that moves the packets itself.
 netferry=/opt/netferry/netferry
 "$netferry" lab up --nodes 2 --family dual --wait 2400 > /vm/up 2>&1 || { cat /vm/up; exit 1; }
 for node in node-1 node-2; do

@@ -12,6 +12,7 @@ mod clusters;
 mod hosts;
 mod kernel_datapath;
 mod kernel_lab;
+mod kernel_mtu;
 mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
@@ -65,6 +66,7 @@ const SCENARIOS: &[&Scenario] = &[
     &single_node::SCENARIO,
     &kernel_datapath::SCENARIO,
     &kernel_lab::SCENARIO,
+    &kernel_mtu::SCENARIO,
     &hosts::SCENARIO,
     &solo::SYSTEMD,
     &solo::NO_IPV6,
