@@ -49,7 +49,7 @@ pub(crate) const NAIVE: Scenario = Scenario {
 
 async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     let families = options.families;
-    let selection = Selection::while_the_mtu_changes(families);
+    let selection = Selection::while_the_mtu_changes(families, in_lab::datapath()?);
     let lab = up(&with_room(options));
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
     head(notes);

@@ -29,7 +29,7 @@ pub(crate) const KUBE: Scenario = Scenario {
 };
 
 async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
-    let selection = Selection::while_the_mtu_changes(options.families);
+    let selection = Selection::while_the_mtu_changes(options.families, in_lab::datapath()?);
     let lab = up(&with_room(options));
     let sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;
     let mut escort = Escort::start(&lab, sites, &selection, PATIENCE)?;

@@ -54,7 +54,7 @@ const VICTIMS: [(&str, Victim); 5] = [
 
 async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     let options = with_room(options);
-    let selection = Selection::while_the_mtu_changes(options.families);
+    let selection = Selection::while_the_mtu_changes(options.families, in_lab::datapath()?);
     let lab = up(&options);
     let nodes: Vec<Name> = lab.status()?.nodes.into_iter().map(|node| node.name).collect();
     let mut sites = in_lab::sites(&lab, PATIENCE, |_| {}).await?;

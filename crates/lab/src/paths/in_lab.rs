@@ -10,6 +10,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::NodeSubnets;
+use netferry_core::overlay::zone::Datapath;
+use netferry_kernel::Kernel;
 
 use super::fixture::{self, Fixture, NAMESPACE};
 use super::{Node, Outside, Pod, Service, Sites};
@@ -34,6 +36,13 @@ pub async fn sites(lab: &Lab, patience: Duration, mut progress: impl FnMut(&[Str
         }
     }
     Ok(sites)
+}
+
+/// Who moves the packets of labs on this machine.
+pub fn datapath() -> Result<Datapath> {
+    let there = Kernel::here().and_then(|kernel| kernel.has_ovs_datapath());
+    let there = there.during("looking for the kernel's Open vSwitch datapath")?;
+    Ok(if there { Datapath::Kernel } else { Datapath::Userspace })
 }
 
 /// The nodes pods can be put on; none at all is refused.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use netferry_core::overlay::zone::Datapath;
+
 use super::Kind;
 use super::sites::{End, Node, Pod, Sites, of_family};
 use crate::Families;
@@ -64,16 +66,16 @@ impl Selection {
         }
     }
 
-    /// What is measured while the MTU of a lab of these families changes: every path, but one
-    /// where IPv6 is spoken, and that one with IPv4 alone.
+    /// What is measured while the MTU of a lab of these families changes: every path; but where IPv6 is spoken and Open
+    /// vSwitch moves packets itself, one is measured with IPv4 alone.
     ///
     /// While one node has finished and another has not, what a pod of the first answers to the outside through the
-    /// second is too large for the second's routes. It says so, and a kernel that hears it sends less. But where Open
-    /// vSwitch moves packets itself, IPv6's `packet too big` of a datagram that it translates arrives with another size
-    /// (27 487, as if a checksum had been written there).
-    pub fn while_the_mtu_changes(families: Families) -> Selection {
-        let spoken = families != Families::V4;
-        let not_v6 = spoken.then_some(Kind::OutsideNodePortRemote).into_iter().collect();
+    /// second is too large for the second's routes. It says so, and whoever hears it sends less. But Open vSwitch, where
+    /// it translates addresses of IPv6's `packet too big` itself, takes the message for the datagram that it is about: it
+    /// mends a checksum where the size stands, and another size arrives (27 487 was seen).
+    pub fn while_the_mtu_changes(families: Families, datapath: Datapath) -> Selection {
+        let spoiled = families != Families::V4 && datapath == Datapath::Userspace;
+        let not_v6 = spoiled.then_some(Kind::OutsideNodePortRemote).into_iter().collect();
         Selection { not_v6, ..Selection::default() }
     }
 
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_mtu_changes_only_the_outsides_way_through_another_node_is_left_out_and_only_with_ipv6() {
+    fn while_the_mtu_changes_only_the_outsides_way_through_another_node_is_left_out_with_ipv6_in_userspace() {
         let sites = sites(3, true);
         let count = |selection: &Selection| {
             flows(&sites, selection).into_iter().fold(BTreeMap::new(), |mut count, flow| {
@@ -369,7 +371,12 @@ mod tests {
         let mut expected = count(&Selection::default());
         let left_out = expected.remove(&(Kind::OutsideNodePortRemote.word().to_owned(), true));
         assert_eq!(left_out, Some(6 * 2));
-        assert_eq!(count(&Selection::while_the_mtu_changes(Families::Dual)), expected);
+        let changing = |families, datapath| Selection::while_the_mtu_changes(families, datapath);
+        assert_eq!(count(&changing(Families::Dual, Datapath::Userspace)), expected);
+        for (families, datapath) in [(Families::Dual, Datapath::Kernel), (Families::V4, Datapath::Userspace)]
+        {
+            assert_eq!(changing(families, datapath).not_v6, BTreeSet::new(), "{families:?} {datapath:?}");
+        }
     }
 
     #[test]

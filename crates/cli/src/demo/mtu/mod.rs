@@ -74,7 +74,7 @@ pub(super) fn run(args: &MtuArgs) -> Result<(), Failure> {
 
 fn in_two_phases(stage: Stage, families: Families) -> Result<(), Failure> {
     let Stage { lab, mut sites, runtime, began } = stage;
-    let selection = Selection::while_the_mtu_changes(families);
+    let selection = Selection::while_the_mtu_changes(families, paths::in_lab::datapath()?);
     for kind in &selection.not_v6 {
         output::print(&format!("  not measured with IPv6: {}; docs/guide/mtu.md says why\n", kind.word()))?;
     }
