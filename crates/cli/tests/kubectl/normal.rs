@@ -29,10 +29,18 @@ static TOKENS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// kubectl's own log of a watch that its `--timeout` ended within a second of its beginning: how long it took to begin is
-/// a matter of how busy the machine is.
-static SHORT_WATCH: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^I\d{4} .*very short watch").expect("a pattern"));
+/// What is said of how things fell in time, and not of what a server does.
+static BY_CHANCE: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+    [
+        // kubectl's own log of a watch that its `--timeout` ended within a second of its beginning: how long it took to
+        // begin is a matter of how busy the machine is.
+        r"^I\d{4} .*very short watch",
+        // A real server looks over addresses of Services now and then, and repairs what it has not heard of yet: a Service
+        // that was made at that moment.
+        r"\sClusterIPNotAllocated\s.*; repairing$",
+    ]
+    .map(|pattern| Regex::new(pattern).expect("a pattern"))
+});
 
 /// The lines of an output, with what may differ replaced by what it is.
 ///
@@ -41,7 +49,7 @@ pub(crate) fn lines(text: &str, directory: &Path, accepted: &[Regex]) -> Vec<Str
     let text = text.replace(&directory.display().to_string(), "<here>");
     let mut lines: Vec<String> = text
         .lines()
-        .filter(|line| !accepted.iter().chain([&*SHORT_WATCH]).any(|pattern| pattern.is_match(line)))
+        .filter(|line| !accepted.iter().chain(&*BY_CHANCE).any(|pattern| pattern.is_match(line)))
         .map(|line| {
             let line = TOKENS.iter().fold(line.to_owned(), |line, (pattern, with)| {
                 pattern.replace_all(&line, *with).into_owned()
@@ -113,6 +121,8 @@ fn only_what_may_differ_is_hidden() {
     assert_eq!(said("  resourceVersion: \"12\""), said("  resourceVersion: \"1345\""));
     assert_eq!(said("Resource Version:  7"), said("Resource Version:    71"));
     assert_eq!(said("node/a   Ready   <none>   9s"), said("node/a    Ready   <none>    119s"));
+    let repaired = "2s  Warning  ClusterIPNotAllocated  service/one  Cluster IP [IPv4]: 10.96.0.9 is not allocated; repairing";
+    assert_eq!(said(&format!("a\n{repaired}\nb")), said("a\nb"));
     assert_ne!(said("for 300s"), said("for 30s"));
     assert_ne!(said("  a: 1"), said("    a: 1"), "indentation means something");
     assert_eq!(said("wrote /scratch/one/x"), "wrote <here>/x");
