@@ -1,7 +1,6 @@
 //! What must be true, whatever happens. The numbers are those of `ARCHITECTURE.md`.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use netferry_core::mtu::admit::{Admit, NotYet};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Fleet, Plugin, Transport, read};
@@ -11,7 +10,7 @@ use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu};
 
 use crate::cluster::{Action, HEADERS, MOST_AWAY, Machine, NAMES, State, World, Write, heard, mtu};
-use crate::explore::Model;
+use crate::explore::{Model, fingerprint};
 
 pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(), String> {
     everything_sent_fits(state)?;
@@ -20,10 +19,8 @@ pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(
     there_is_a_way_back(state)?;
     nonsense_is_nowhere(world, state)?;
     at_rest_all_have_arrived(world, state, actions)?;
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
     // From every state would take too long; from so many it is as good.
-    if hasher.finish().is_multiple_of(997) {
+    if fingerprint(state).is_multiple_of(997) {
         it_comes_to_rest_and_can_be_taken_back(world, state)?;
     }
     Ok(())
