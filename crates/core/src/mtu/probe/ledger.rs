@@ -1,8 +1,12 @@
 //! What trials on the ways to other nodes came to.
 //!
 //! A trial is two questions at once: a small one, which says whether anybody is there, and a large one. If only the small
-//! one is answered, several times in a row, the way is too narrow, and the next trials find out how wide it is. If
+//! one is answered, many times in a row, the way is too narrow, and the next trials find out how wide it is. If
 //! neither is, the other node may be away: nothing is said of it before it was silent for long.
+//!
+//! A way that is too narrow turns a change around, one that loses packets only stops it. So what is lost by chance must
+//! not be taken for the first, however long a change lasts and however many ways there are: as long as no more is lost
+//! than is allowed, that does not happen once in a million trials.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +15,12 @@ use super::super::Mtu;
 use super::{Loss, Narrow, Way};
 use crate::name::NodeName;
 
-/// So many large packets in a row are not lost by chance.
-const MISSES: u8 = 3;
+/// So many large packets in a row are not lost by chance on a way that took them before. It is asked for as long as a
+/// change lasts, some hundred times a second in a large cluster.
+const MISSES: u8 = 10;
+/// On a way that never took one: this is asked once for each way and size, and a way that is too narrow is to be known
+/// before a second node is taken to a size nobody can use.
+const FIRST_MISSES: u8 = 5;
 /// In the search for a way's width a size is tried again before it is given up.
 const SEARCH_MISSES: u8 = 2;
 /// Of so many trials losses are counted.
@@ -180,7 +188,9 @@ impl Track {
         }
         self.state = match (self.state, answers.large) {
             (State::Wide { .. } | State::Narrow(_), true) => State::Wide { tried: true, misses: 0 },
-            (State::Wide { misses, .. }, false) if misses + 1 >= MISSES && self.aim.size > way.floor() => {
+            (State::Wide { tried, misses }, false)
+                if misses + 1 >= if tried { MISSES } else { FIRST_MISSES } && self.aim.size > way.floor() =>
+            {
                 State::Search { low: way.floor(), high: self.aim.size, misses: 0, first: true }
             }
             (State::Wide { tried, misses }, false) => State::Wide { tried, misses: misses.saturating_add(1) },

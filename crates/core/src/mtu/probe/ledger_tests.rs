@@ -80,13 +80,9 @@ fn one_answer_is_enough_to_know_that_a_way_is_wide() {
 }
 
 #[test]
-fn two_large_packets_lost_in_a_row_are_chance_and_three_are_not() {
+fn a_way_that_never_took_large_packets_is_searched_when_some_in_a_row_are_lost() {
     let mut world = World::new();
-    for _ in 0..2 {
-        world.try_once(|_| SMALL);
-    }
-    world.try_once(|_| BOTH);
-    for _ in 0..2 {
+    for _ in 1..FIRST_MISSES {
         world.try_once(|_| SMALL);
     }
     assert!(!world.searches());
@@ -96,6 +92,40 @@ fn two_large_packets_lost_in_a_row_are_chance_and_three_are_not() {
     assert_eq!(world.try_once(|_| BOTH), mtu(1500), "what usually gets through is tried first");
     assert!(!world.ledger.is_open());
     assert_eq!((world.narrow(), world.knows()), (Some(1500), false), "enough to stop a change");
+}
+
+#[test]
+fn a_way_that_took_large_packets_loses_first_and_is_searched_when_many_in_a_row_are_lost() {
+    let mut world = World::new();
+    for _ in 0..20 {
+        world.try_once(|_| BOTH);
+    }
+    for missed in 1..MISSES {
+        world.try_once(|_| SMALL);
+        assert!(!world.searches());
+        assert_eq!(world.losses().is_some(), missed > 2, "it is said that it loses: {missed}");
+    }
+    world.try_once(|_| SMALL);
+    assert!(world.searches());
+}
+
+/// On each trial a question or its answer is lost by itself, as often as is allowed.
+#[test]
+fn a_way_that_loses_no_more_than_is_allowed_is_never_taken_for_a_narrow_one() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut arrives = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        !(random >> 11).is_multiple_of(10)
+    };
+    let mut world = World::new();
+    world.try_once(|_| BOTH);
+    for _ in 0..1_000_000 {
+        let answers = Answers { small: arrives(), large: arrives() };
+        world.try_once(|_| answers);
+        assert_eq!(world.narrow(), None, "after {} trials", world.second);
+    }
 }
 
 #[test]
