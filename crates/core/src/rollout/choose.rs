@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pool::{Identity, Node, Pool};
+use super::pool::{CONTROL_PLANE, Identity, Node, Pool};
 use crate::name::NodeName;
 
 /// What is decided about a pool.
@@ -14,12 +14,21 @@ pub struct Choice {
     /// Then, the nodes to be told the pool's target.
     pub tell: Vec<NodeName>,
     /// Nodes to be told the pool's target on the condition that they still say that they wait for it: no room is made
-    /// for their absence, because they serve nothing.
+    /// for their absence, because they serve no pods.
     pub tell_waiting: Vec<NodeName>,
     /// Why others that must move are not told.
     pub left: BTreeMap<NodeName, NotNow>,
     /// The nodes that are away or about to be, whatever the reason.
     pub away: BTreeSet<NodeName>,
+}
+
+/// Why whatever is rolled out waits.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Hold {
+    /// No node is taken from what it serves. One that serves nothing may take its configuration: it waits for that alone.
+    Taking(String),
+    /// Nobody is told anything: which pool is whose is not known.
+    Telling(String),
 }
 
 /// Why a node that must move is not told to.
@@ -46,19 +55,21 @@ pub enum NotNow {
 ///
 /// A zone is finished before the next, inside a zone the oldest go first. Nodes that are away count against the limit
 /// whatever took them away. A node that was taken is told a newer target at once: it is away already, and what it is
-/// doing is no longer wanted. So is one that waits for its configuration: it would never become ready without.
+/// doing is no longer wanted. So is one that waits for its configuration: it would never become ready without, and as it
+/// serves no pods, what is held up for their sake is not held up by it. Of the control plane such a node may serve all the
+/// same, what needs no pod network: it goes alone there.
 ///
 /// # Guarantees
 ///
-/// What is told is taken or serves nothing, and no node that serves is taken while as many as the pool's limit are taken or known to be
-/// away for whatever reason.
+/// What is told is taken or serves no pods, and no node that serves is taken while as many as the pool's limit are taken or known to be
+/// away for whatever reason. Of the control plane no two are told that are away because of it, waiting or not.
 ///
-/// `nodes` are the pool's, `operator` is the node this is decided on, `held` is why whatever is rolled out says to wait.
+/// `nodes` are the pool's, `operator` is the node this is decided on, `held` is why whatever is rolled out waits.
 pub fn choose<N: Borrow<Node>>(
     pool: &Pool,
     nodes: &[N],
     operator: Option<&NodeName>,
-    held: Option<&str>,
+    held: Option<&Hold>,
 ) -> Choice {
     let nodes: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     let by_identity: BTreeMap<Identity, &Node> = nodes.iter().map(|node| (node.identity(), *node)).collect();
@@ -71,12 +82,14 @@ pub fn choose<N: Borrow<Node>>(
         by_identity.get(*taken).is_some_and(|node| !(told(node) && node.is_done() && node.is_ready()))
     };
     let mut taken: BTreeSet<Identity> = pool.taken.iter().filter(away).cloned().collect();
-    let stopped = match held {
-        _ if pool.paused => Some(NotNow::Paused),
-        Some(why) => Some(NotNow::Held(why.to_owned())),
-        None => None,
+    // And whether those that serve nothing go on all the same.
+    let (stopped, waiting_go) = match held {
+        _ if pool.paused => (Some(NotNow::Paused), false),
+        Some(Hold::Telling(why)) => (Some(NotNow::Held(why.clone())), false),
+        Some(Hold::Taking(why)) => (Some(NotNow::Held(why.clone())), true),
+        None => (None, true),
     };
-    let (mut tell, mut tell_waiting): (Vec<NodeName>, Vec<NodeName>) = Default::default();
+    let mut tell: Vec<NodeName> = Vec::new();
     if stopped.is_none() {
         tell.extend(taken.iter().filter(|taken| !told(by_identity[taken])).map(|taken| taken.name.clone()));
     }
@@ -86,14 +99,25 @@ pub fn choose<N: Borrow<Node>>(
     let mut left = BTreeMap::new();
     let mut candidates: Vec<&Node> = Vec::new();
     let others = nodes.iter().filter(|n| !told(n) && !taken.contains(&n.identity())).copied();
+    let mut waiting: Vec<&Node> = Vec::new();
     for node in others {
         match &stopped {
+            _ if node.waits && waiting_go => waiting.push(node),
             Some(why) => _ = left.insert(node.name.clone(), why.clone()),
-            None if node.waits => tell_waiting.push(node.name.clone()),
             None if !node.is_ready() => _ = left.insert(node.name.clone(), NotNow::NotReady),
             None => candidates.push(node),
         }
     }
+    if pool.name == CONTROL_PLANE {
+        // One that was told something older is on its way already.
+        waiting.sort_by_cached_key(|node| (!node.is_told_waiting(), place(node)));
+        // Those that wait are away together: they would keep each other from ever being told.
+        let others_away = busy.len() - waiting.iter().filter(|node| busy.contains(&node.name)).count();
+        let alone = usize::from(others_away == 0).min(waiting.len());
+        left.extend(waiting.drain(alone..).map(|node| (node.name.clone(), NotNow::Busy)));
+        busy.extend(waiting.iter().map(|node| node.name.clone()));
+    }
+    let tell_waiting = waiting.iter().map(|node| node.name.clone()).collect();
     candidates.sort_by_cached_key(|node| place(node));
     if let Some(at) = candidates.iter().position(|node| Some(&node.name) == operator)
         && (candidates.len() > 1 || !taken.is_empty())
@@ -177,7 +201,7 @@ mod tests {
         let nodes = [done("a"), node("b", "old", "new", NodeState::Working)];
         let choice = choose(&paused, &nodes, None, None);
         assert_eq!((choice.tell, choice.left), (vec![], BTreeMap::from([(name("a"), NotNow::Paused)])));
-        let choice = choose(&with_limit(2), &nodes, None, Some("packets are lost"));
+        let choice = choose(&with_limit(2), &nodes, None, Some(&Hold::Taking("packets are lost".into())));
         assert_eq!(choice.left[&name("a")].to_string(), "packets are lost");
         assert_eq!(choice.tell, []);
     }
@@ -254,6 +278,44 @@ mod tests {
         let choice = choose(&with_limit(1), &[done("a"), waiting], None, None);
         assert_eq!(choice.tell, [], "it counts as away itself");
         assert_eq!(choice.tell_waiting, [name("c")]);
+    }
+
+    #[test]
+    fn a_node_that_waits_is_told_though_the_change_is_held_but_not_in_a_paused_pool() {
+        let waiting = Node { waits: true, desired: None, current: None, ..done("c") };
+        let nodes = [done("a"), waiting];
+        let held = choose(&with_limit(1), &nodes, None, Some(&Hold::Taking("packets are lost".into())));
+        assert_eq!((held.tell, held.tell_waiting), (vec![], vec![name("c")]));
+        assert_eq!(held.left, [(name("a"), NotNow::Held("packets are lost".into()))].into());
+        let paused = choose(&Pool { paused: true, ..with_limit(1) }, &nodes, None, None);
+        assert_eq!((paused.tell_waiting, &paused.left[&name("c")]), (vec![], &NotNow::Paused));
+        let unknown = choose(&with_limit(1), &nodes, None, Some(&Hold::Telling("whose it is".into())));
+        assert_eq!(unknown.tell_waiting, []);
+        assert_eq!(unknown.left[&name("c")].to_string(), "whose it is");
+    }
+
+    #[test]
+    fn of_the_control_plane_a_node_that_waits_restarts_only_while_no_other_is_away() {
+        let pool = pool(CONTROL_PLANE, "new");
+        let waiting = |node: &str| Node {
+            ready: Some(Truth::False),
+            desired: None,
+            current: None,
+            waits: true,
+            ..done(node)
+        };
+        let told_waiting = |nodes: &[Node]| choose(&pool, nodes, None, None).tell_waiting;
+        let moving = node("a", "old", "new", NodeState::Working);
+        assert_eq!(told_waiting(&[moving.clone(), done("b"), waiting("c")]), []);
+        assert_eq!(choose(&pool, &[moving, waiting("c")], None, None).left[&name("c")], NotNow::Busy);
+        assert_eq!(told_waiting(&[done("a"), done("b"), waiting("c")]), [name("c")]);
+        // Several that wait go one after the other, and nobody else beside them.
+        let told = Node { desired: Some("new".into()), ..waiting("c") };
+        assert_eq!(told_waiting(&[waiting("c"), waiting("d")]), [name("c")]);
+        assert_eq!(told_waiting(&[told, waiting("d")]), []);
+        let ready = Node { ready: Some(Truth::True), ..waiting("c") };
+        let choice = choose(&pool, &[done("a"), ready], None, None);
+        assert_eq!((choice.tell, choice.tell_waiting), (vec![], vec![name("c")]));
     }
 
     #[test]

@@ -186,7 +186,7 @@ fn absence(pool: &Pool, node: &Node) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::choose::choose;
+    use super::super::choose::{Hold, choose};
     use super::super::pool::NodeState::{Degraded, Done, Working};
     use super::super::pool::testing::{node, pool};
     use super::*;
@@ -300,7 +300,8 @@ mod tests {
         ];
         let pool = pool("worker", "new");
         for (nodes, held, said) in rows {
-            let choice = choose(&pool, &nodes, None, held);
+            let held = held.map(|why| Hold::Taking(why.to_owned()));
+            let choice = choose(&pool, &nodes, None, held.as_ref());
             let status = status(&pool, &nodes, Hindered { choice: Some(&choice), ..Hindered::default() });
             assert_eq!(status.conditions[1].message, format!("All nodes are updating to new{said}"));
         }

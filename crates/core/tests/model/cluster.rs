@@ -14,7 +14,7 @@ use netferry_core::mtu::plan::{Decision, Facts, Observed};
 use netferry_core::mtu::record::{Record, Rendering};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
-use netferry_core::rollout::choose::Choice;
+use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::daemon;
 use netferry_core::rollout::pool::{Node, NodeState, Pool};
 
@@ -39,7 +39,7 @@ pub(crate) fn mtu(bytes: u32) -> Mtu {
 #[derive(Clone, Copy)]
 pub(crate) struct Planner {
     pub(crate) decide: fn(&Record, &Facts) -> Decision,
-    pub(crate) choose: fn(&Pool, &[Node], Option<&NodeName>, Option<&str>) -> Choice,
+    pub(crate) choose: fn(&Pool, &[Node], Option<&NodeName>, Option<&Hold>) -> Choice,
     pub(crate) daemon: fn(&daemon::Facts) -> daemon::Step,
     pub(crate) admit: fn(&Arrival) -> Admit,
 }

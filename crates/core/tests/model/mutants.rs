@@ -4,7 +4,7 @@ use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::plan::{Decision, Facts, decide};
 use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;
-use netferry_core::rollout::choose::{Choice, choose};
+use netferry_core::rollout::choose::{Choice, Hold, choose};
 use netferry_core::rollout::daemon::{self, Named};
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool, Truth};
 
@@ -48,7 +48,7 @@ fn a_planner_with_one_phase_is_found_out() {
     is_found_out(&World { planner: Planner { decide: one_phase, ..Planner::SHIPPING }, ..UP }, "I3");
 }
 
-fn two_at_once(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+fn two_at_once(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&Hold>) -> Choice {
     let pool = Pool { max_unavailable: MaxUnavailable::Number(2), ..pool.clone() };
     choose(&pool, nodes, operator, held)
 }
@@ -58,7 +58,7 @@ fn a_planner_that_takes_two_nodes_at_once_is_found_out() {
     is_found_out(&World { planner: Planner { choose: two_at_once, ..Planner::SHIPPING }, ..UP }, "I2");
 }
 
-fn blind(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+fn blind(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&Hold>) -> Choice {
     let ready = |node: &Node| Node { ready: Some(Truth::True), ..node.clone() };
     choose(pool, &nodes.iter().map(ready).collect::<Vec<_>>(), operator, held)
 }
@@ -69,7 +69,7 @@ fn a_planner_that_takes_a_node_while_another_is_off_by_itself_is_found_out() {
     is_found_out(&World { planner, edits: 1, power_losses: 1, ..UP }, "I2: a node is taken");
 }
 
-fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&str>) -> Choice {
+fn forgetful(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, held: Option<&Hold>) -> Choice {
     let pool = Pool { taken: std::collections::BTreeSet::new(), ..pool.clone() };
     choose(&pool, nodes, operator, held)
 }

@@ -38,7 +38,7 @@ impl Rollout {
             .map(|seen| {
                 // A pool that cannot be merged keeps its last target; what was told of it goes on.
                 let members = world.of_pool(&seen.pool.name);
-                choose(&seen.pool, &members, self.node.as_ref(), world.held.as_deref())
+                choose(&seen.pool, &members, self.node.as_ref(), world.held.as_ref())
             })
             .collect();
         for (seen, choice) in world.pools.iter_mut().zip(choices) {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::{Api, Resource};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::record::Record;
+use netferry_core::rollout::choose::Hold;
 use netferry_translate::networks;
 use netferry_translate::served::{Served, as_it_runs, served};
 use tracing::{debug, info};
@@ -111,7 +112,7 @@ impl Rollout {
                 world.tell_of_unclaimed();
             }
             if world.held.is_none() {
-                world.held = outcome.held;
+                world.held = outcome.held.map(Hold::Taking);
             }
         }
         self.render(&mut world).await?;

@@ -13,7 +13,7 @@ use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
 use netferry_core::name::NodeName;
-use netferry_core::rollout::choose::Choice;
+use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
 use netferry_translate::machine::Machine;
 use netferry_translate::{machine_config, mtu as translate, pool as pools};
@@ -63,7 +63,7 @@ pub(super) struct World {
     /// What cannot be understood, and what is worth saying.
     pub(super) told: Vec<Told>,
     /// Why no node may be taken, if none may.
-    pub(super) held: Option<String>,
+    pub(super) held: Option<Hold>,
 }
 
 impl World {
@@ -150,7 +150,7 @@ impl World {
             }
             // Its nodes may be another pool's too, which would take them elsewhere meanwhile.
             Err(wrong) => {
-                self.held = Some(wrong.to_string());
+                self.held = Some(Hold::Telling(wrong.to_string()));
                 self.told.push(Told::warning(about, "ReadPool", "PoolUnusable", wrong.to_string()));
             }
         }
