@@ -64,6 +64,11 @@ pub enum Problem {
     /// Enabled without saying where it belongs.
     #[error("unit {0} is to be enabled, but its [Install] section names nothing that wants or requires it")]
     NoInstall(String),
+    /// Enabled or disabled without being described: only of what is described here it is known where it belongs.
+    #[error(
+        "unit {0} is to be enabled or disabled, but has no contents: give them too, mask the unit, or leave it to the host"
+    )]
+    NoContents(String),
     /// A kernel argument that would be several, or none.
     #[error("{0:?} is not a kernel argument")]
     KernelArgument(String),
@@ -108,6 +113,9 @@ pub fn merge(pool: &str, configs: &[MachineConfig]) -> Result<Rendered, Vec<Refu
         let refuse = |problem| Refusal { config: owners[name].name.clone(), problem };
         if unit.masked && unit.contents.is_some() {
             refusals.push(refuse(Problem::MaskedContents((*name).to_owned())));
+        }
+        if unit.enabled.is_some() && !unit.masked && unit.contents.is_none() {
+            refusals.push(refuse(Problem::NoContents((*name).to_owned())));
         }
         let described = unit.enabled == Some(true) && !unit.masked;
         if described && unit.contents.as_ref().is_some_and(|text| layout::installs(name, text).is_empty()) {
@@ -424,6 +432,14 @@ mod tests {
             ),
             (units(vec![dropin]), "\"../a.conf\" cannot be the name of a unit or of an addition to one"),
             (units(vec![masked]), "unit x.service is masked and has contents; one of them must go"),
+            (
+                units(vec![Unit { enabled: Some(true), ..unit("x.service") }]),
+                "unit x.service is to be enabled or disabled, but has no contents: give them too, mask the unit, or leave it to the host",
+            ),
+            (
+                units(vec![Unit { enabled: Some(false), ..unit("x.service") }]),
+                "unit x.service is to be enabled or disabled, but has no contents: give them too, mask the unit, or leave it to the host",
+            ),
             (
                 units(vec![homeless]),
                 "unit x.service is to be enabled, but its [Install] section names nothing that wants or requires it",
