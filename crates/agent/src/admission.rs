@@ -17,7 +17,7 @@ use kube::runtime::watcher::watch_object;
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation as _;
 use netferry_api::mtu::annotations::MtuWaits;
-use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone};
+use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone, admit_unsized};
 use netferry_core::mtu::boot::{Booted, quiet};
 use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
@@ -147,28 +147,32 @@ impl Door {
             let served = !Served::read(&self.data).uid.is_empty();
             return Ok(if served || booted.is_none() { self.as_before() } else { None });
         };
+        // Before what is applied: a change is stored first, and published after that.
+        let published = self.published();
         let record = self.record().await?;
-        let Some((booted, record)) = booted.zip(record) else {
-            // Nobody changes sizes here: no operator that does, or no host-init that could.
-            let network = admit_alone(booted.and_then(|booted| booted.network), None, self.published());
-            return match (network, booted) {
-                (None, _) => Ok(None),
-                (Some(network), Some(booted)) => self.serve(&node, booted, network, None).await,
-                (Some(network), None) => Ok(Some(network)),
+        let newcomer = Served::read(&self.data).uid != node.uid().unwrap_or_default();
+        let Some(booted) = booted else {
+            return match admit_unsized(record.as_ref(), newcomer, published) {
+                Ok(Some(network)) => self.serve(&node, None, network, record.as_ref()).await,
+                Ok(None) => Ok(None),
+                Err(why) => self.wait(&node, &why.to_string()).await.map(|()| None),
+            };
+        };
+        let Some(record) = record else {
+            // No operator that changes sizes.
+            return match admit_alone(booted.network, None, published) {
+                Some(network) => self.serve(&node, Some(booted), network, None).await,
+                None => Ok(None),
             };
         };
         let known = machine(&node)?.node;
         let headers = self.headers(&node);
-        let newcomer = Served::read(&self.data).uid != node.uid().unwrap_or_default();
         let told = known.is_told_waiting();
         let text = self.disk.read(file::PATH).map_err(Trouble::Disk)?;
         let unstarted = !quiet(&booted, file::PATH, text.as_deref());
         match admit(&Arrival { booted: &booted, record: &record, headers, newcomer, told, unstarted }) {
-            Admit::Serve(network) => self.serve(&node, booted, network, Some(&record)).await,
-            Admit::Wait(why) => {
-                self.wait(&node, &why.to_string()).await?;
-                Ok(None)
-            }
+            Admit::Serve(network) => self.serve(&node, Some(booted), network, Some(&record)).await,
+            Admit::Wait(why) => self.wait(&node, &why.to_string()).await.map(|()| None),
         }
     }
 
@@ -176,7 +180,7 @@ impl Door {
     async fn serve(
         &self,
         node: &Node,
-        booted: Booted,
+        booted: Option<Booted>,
         network: Envelope,
         record: Option<&Record>,
     ) -> Result<Option<Envelope>, Trouble> {
@@ -189,7 +193,9 @@ impl Door {
                 done => done?,
             }
         }
-        self.running.set(Booted { network: Some(network), ..booted }).map_err(Trouble::Remember)?;
+        if let Some(booted) = booted {
+            self.running.set(Booted { network: Some(network), ..booted }).map_err(Trouble::Remember)?;
+        }
         self.remember(node.uid().unwrap_or_default(), record);
         Ok(Some(network))
     }
@@ -210,9 +216,11 @@ impl Door {
 
     /// What the node serves at without the API, by what was applied when it last knew.
     fn as_before(&self) -> Option<Envelope> {
-        let booted = self.running.get().and_then(|booted| booted.network);
         let known = Served::read(&self.data).record.map(|text| translate::record(&text)).transpose().ok()?;
-        admit_alone(booted, known.as_ref(), self.published())
+        match self.running.get() {
+            Some(booted) => admit_alone(booted.network, known.as_ref(), self.published()),
+            None => admit_unsized(known.as_ref(), false, self.published()).ok().flatten(),
+        }
     }
 
     fn remember(&self, uid: String, record: Option<&Record>) {

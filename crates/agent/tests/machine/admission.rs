@@ -101,6 +101,26 @@ async fn a_node_that_was_never_told_serves_at_what_is_published_and_stays_there_
     assert_eq!(world.annotation(WAITS).await, "");
 }
 
+/// `host-init` found no link it could give a size to, so there is no record of this boot.
+#[tokio::test]
+async fn a_node_whose_link_nobody_gave_a_size_joins_no_change_and_follows_none() {
+    let world = World::new().await;
+    apply(&world, &spreading()).await;
+    let mut agent = Agent::start(&world, 1300);
+    let why = "netferry host-init gave its link no size";
+    world.until(WAITS, |said| said.starts_with(why), why).await;
+    assert_eq!(*agent.served.borrow(), None);
+    apply(&world, &Record::settled(size(1400))).await;
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
+    assert_eq!(world.annotation(WAITS).await, "");
+    drop(agent);
+    // A change begins, and its agent starts again: what is published by now is where the cluster goes.
+    apply(&world, &spreading()).await;
+    let mut agent = Agent::start(&world, 1300);
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
+    assert_eq!(world.annotation(WAITS).await, "");
+}
+
 #[tokio::test]
 async fn a_newcomer_that_does_not_go_with_a_change_waits_until_it_is_done_with_what_it_is_told() {
     let world = World::new().await;

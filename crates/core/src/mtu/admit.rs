@@ -1,7 +1,7 @@
 //! Whether a node's agent serves pods, and at which sizes: asked once after every boot.
 
 use super::boot::Booted;
-use super::record::Record;
+use super::record::{Change, Record, Stage};
 use super::{Envelope, Mtu};
 
 /// Whether a node's agent may serve pods.
@@ -19,6 +19,11 @@ pub enum NotYet {
     /// It was told its configuration because it waited for it, and is not done with it.
     #[error("the node must take the configuration it was told first")]
     Told,
+    /// Nobody gave its link a size, so it can take no part in the change that is under way.
+    #[error(
+        "netferry host-init gave its link no size (its journal says why), and the cluster's MTU is being changed"
+    )]
+    Unsized,
     /// It is new here, and its disk holds a configuration that it has not started with: what it would run after its next
     /// boot, by whichever cause, is not what it runs now.
     #[error(
@@ -134,6 +139,28 @@ pub fn admit(arrival: &Arrival) -> Admit {
     }
 }
 
+/// Decides the same for a node that runs at nothing of ours, because `host-init` found no link to give a size to; nothing
+/// where that is not known yet. `known` is what is applied, or was when it last knew; nothing in a cluster that changes no sizes,
+/// which goes by what is published (`published`: what was before `known` was read).
+///
+/// It can be taken nowhere, so it goes with the cluster while that stands still. When a change begins it stays where it was, at
+/// the old size that all hold until every node, this one too, was seen in phase one: so phase two does not begin. One that
+/// comes later is not let in.
+pub fn admit_unsized(
+    known: Option<&Record>,
+    newcomer: bool,
+    published: Option<Envelope>,
+) -> Result<Option<Envelope>, NotYet> {
+    let Some(record) = known else { return Ok(published) };
+    match record.change {
+        None => Ok(Some(record.rendering().network)),
+        Some(Change { stage: Stage::Spreading { .. } | Stage::Returning, .. }) if !newcomer => {
+            Ok(Some(Envelope::settled(record.anchor().0)))
+        }
+        Some(_) => Err(NotYet::Unsized),
+    }
+}
+
 /// What a node serves at when there is nobody to ask: what it booted with, as long as that holds what was applied when it
 /// last knew; where it never knew, what is published.
 pub fn admit_alone(
@@ -148,7 +175,7 @@ pub fn admit_alone(
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Change, Ends, Stage};
+    use super::super::record::Ends;
     use super::*;
     use crate::mtu::fixtures::mtu;
 
@@ -261,6 +288,28 @@ mod tests {
             "the host's uplink has MTU 1500; pods at 8900 need at least 8958"
         );
         assert_eq!(says(1500, Stage::Returning), "");
+    }
+
+    #[test]
+    fn a_node_whose_link_nobody_gave_a_size_stays_where_it_was_while_the_cluster_moves_and_joins_none_that_does()
+     {
+        let at = |bytes| Ok(Some(Envelope::settled(mtu(bytes))));
+        let target = Some(Envelope::settled(mtu(8900)));
+        let admitted = |record: Option<&Record>, newcomer| admit_unsized(record, newcomer, target);
+        assert_eq!(admitted(None, true), at(8900));
+        assert_eq!(admit_unsized(None, true, None), Ok(None));
+        for newcomer in [true, false] {
+            assert_eq!(admitted(Some(&Record::settled(mtu(1400))), newcomer), at(1400));
+            let settling = record(2, Stage::Settling);
+            assert_eq!(admitted(Some(&settling), newcomer), Err(NotYet::Unsized));
+            assert_eq!(admitted(Some(&settling.ended()), newcomer), at(8900));
+        }
+        for stage in [Stage::Spreading { finish: false }, Stage::Spreading { finish: true }, Stage::Returning]
+        {
+            // What is published is where the cluster goes.
+            assert_eq!(admitted(Some(&record(1, stage)), false), at(1400));
+            assert_eq!(admitted(Some(&record(1, stage)), true), Err(NotYet::Unsized));
+        }
     }
 
     #[test]
