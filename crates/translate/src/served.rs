@@ -30,7 +30,9 @@ pub fn served(spec: &OperatorNetworkSpec) -> Served {
 }
 
 /// The network as it runs. Where ours is published an edit of the plugin alone ends nothing: nodes run it, and newcomers and a
-/// change that is under way need somebody to look after them. That it is not followed is said elsewhere.
+/// change that is under way need somebody to look after them. Nor do its ranges change before others are published: an edit
+/// that took away those of IPv6 would let the sizes of links fall below what IPv6 needs. That neither is followed is said
+/// elsewhere.
 pub fn as_it_runs(mut network: OperatorNetwork, config: Option<&ConfigNetwork>) -> OperatorNetwork {
     let published = config.and_then(|config| config.status.as_ref()?.network_type.as_deref());
     let ours = Plugin::OvnKubernetes.as_str();
@@ -40,12 +42,16 @@ pub fn as_it_runs(mut network: OperatorNetwork, config: Option<&ConfigNetwork>) 
     {
         asked.plugin = Some(ours.to_owned());
     }
+    let ranges = config.and_then(|config| Some(&config.status.as_ref()?.cluster_network));
+    if let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) {
+        network.spec.cluster_network.clone_from(ranges);
+    }
     network
 }
 
 #[cfg(test)]
 mod tests {
-    use netferry_api::overlay::{ConfigNetworkStatus, DefaultNetwork};
+    use netferry_api::overlay::{ClusterNetworkEntry, ConfigNetworkStatus, DefaultNetwork};
 
     use super::*;
 
@@ -70,6 +76,33 @@ mod tests {
             assert_eq!(of(Some("OpenShiftSDN"), Some(state)), Served::NotNow);
         }
         assert_eq!(of(Some("Calico"), None), Served::ByOthers);
+    }
+
+    #[test]
+    fn ranges_that_are_published_stay_until_others_are() {
+        let ranges = |cidrs: &[&str]| -> Vec<ClusterNetworkEntry> {
+            let entry = |cidr: &&str| ClusterNetworkEntry {
+                cidr: Some((*cidr).to_owned()),
+                ..ClusterNetworkEntry::default()
+            };
+            cidrs.iter().map(entry).collect()
+        };
+        let (both, four) = (["10.0.0.0/14", "fd01::/48"], ["10.0.0.0/14"]);
+        let asked = || {
+            let spec =
+                OperatorNetworkSpec { cluster_network: ranges(&four), ..OperatorNetworkSpec::default() };
+            OperatorNetwork::new("cluster", spec)
+        };
+        let published = |cidrs: &[&str]| {
+            let mut config = ConfigNetwork::new("cluster", Default::default());
+            let cluster_network = ranges(cidrs);
+            config.status = Some(ConfigNetworkStatus { cluster_network, ..ConfigNetworkStatus::default() });
+            config
+        };
+        assert_eq!(as_it_runs(asked(), Some(&published(&both))).spec.cluster_network, ranges(&both));
+        for config in [None, Some(published(&[]))] {
+            assert_eq!(as_it_runs(asked(), config.as_ref()).spec.cluster_network, ranges(&four));
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Pool, membership};
 use netferry_translate::machine::{Machine, understood};
 use netferry_translate::mtu::{APPLIED, RECORD};
+use netferry_translate::served::as_it_runs;
 use netferry_translate::{machine_config, mtu as translate, networks, pool as pools, probe};
 
 use super::unserved;
@@ -86,9 +87,11 @@ impl Seen {
         client: &Client,
         namespace: &str,
     ) -> Result<Seen, Failure> {
-        let deployed = networks::deployed_mode(config(client).await?.as_ref());
+        let config = config(client).await?;
+        let (deployed, runs) =
+            (networks::deployed_mode(config.as_ref()), as_it_runs(network.clone(), config.as_ref()));
         let cluster =
-            translate::cluster(&network.spec, deployed).ok_or_else(|| unserved::by_others(&network))?;
+            translate::cluster(&runs.spec, deployed).ok_or_else(|| unserved::by_others(&network))?;
         let record = record(client, namespace).await?;
         let all = ListParams::default();
         let api = Api::<MachineConfigPool>::all(client.clone());
