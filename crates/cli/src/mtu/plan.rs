@@ -13,7 +13,7 @@ use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
 use netferry_core::mtu::check::{Fleet, read};
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::outline::{Outline, Pace, outline, stale};
-use netferry_core::mtu::plan::SpecEdit;
+use netferry_core::mtu::plan::{SpecEdit, hosts};
 use netferry_core::mtu::preflight::{Finding, still_noted};
 use netferry_core::mtu::record::Change;
 use netferry_translate::mtu::printed_edit;
@@ -121,10 +121,10 @@ async fn made(client: &Client, namespace: &str, target: &Target) -> Result<Plan,
         )));
     }
     let facts = seen.facts();
-    let hosts = facts.iter().map(|(name, node)| (name.clone(), node.observed.map(|o| o.host.carries())));
+    let hosts = hosts(&facts);
     // What hosts are able to do is a finding of its own, with a name.
-    let fleet = Fleet { hosts: &hosts.collect(), equipped: &Equipped::new() };
-    let asked = target.asked(&seen.record, seen.cluster.plugin);
+    let fleet = Fleet { hosts: &hosts, equipped: &Equipped::new() };
+    let asked = target.asked(&seen.record, seen.cluster.plugin, &hosts);
     let wanted = read(&seen.cluster, &seen.record, fleet, &asked).map_err(|all| refused(&all))?;
     let change = wanted.change.ok_or_else(|| anyhow!("nothing would change"))?;
     let observed: BTreeMap<_, _> = facts.iter().map(|(name, node)| (name.clone(), node.observed)).collect();
@@ -215,15 +215,18 @@ pub(super) async fn apply(
     format: Format,
 ) -> Result<(), Failure> {
     let kept = args.plan.as_deref().map(load).transpose()?;
-    let mut tried = None;
+    let made = async || {
+        let plan = make(client, namespace, &args.target).await?;
+        kept.as_ref().map_or(Ok(()), |kept| holds(kept, &plan, args))?;
+        Ok::<Plan, Failure>(plan)
+    };
+    // It takes minutes, so what else speaks against the change is looked at after it.
+    let tried = match args.target.probe_underlay {
+        true => Some(underlay(client, &made().await?).await?),
+        false => None,
+    };
     for _ in 0..TRIES {
-        let mut plan = make(client, namespace, &args.target).await?;
-        if let Some(kept) = &kept {
-            holds(kept, &plan, args)?;
-        }
-        if args.target.probe_underlay && tried.is_none() {
-            tried = Some(underlay(client, &plan).await?);
-        }
+        let mut plan = made().await?;
         plan.findings.extend(tried.iter().flatten().cloned());
         let noted = kept.as_ref().map(Kept::noted).unwrap_or_default();
         plan.findings.extend(still_noted(noted, tried.is_some()));

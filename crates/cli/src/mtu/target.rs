@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Plugin, Refusal};
+use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Hosts, Plugin, Refusal, hosts_for};
 use netferry_core::mtu::record::Record;
 
 use crate::exit::Failure;
@@ -15,7 +15,7 @@ pub(super) struct Target {
     /// The MTU pods shall have
     #[arg(long, value_name = "BYTES")]
     pub(super) to: u32,
-    /// The MTU hosts shall have; without it, what pods need with the plugin's headers
+    /// The MTU hosts shall have; without it, what they have, or what pods need with the plugin's headers if that is more
     #[arg(long, value_name = "BYTES")]
     host_to: Option<u32>,
     /// The MTU hosts have now, where they differ or have not all said it: a change that is cancelled takes them back to it
@@ -35,9 +35,9 @@ pub(super) struct Target {
 
 impl Target {
     /// What is asked of a cluster that this is applied to.
-    pub(super) fn asked(&self, record: &Record, plugin: Plugin) -> Asked {
+    pub(super) fn asked(&self, record: &Record, plugin: Plugin, hosts: &Hosts) -> Asked {
         let ends = |from, to| Some(AskedEnds { from, to: Some(to) });
-        let host_to = self.host_to.unwrap_or(self.to.saturating_add(plugin.budget()));
+        let host_to = self.host_to.unwrap_or_else(|| hosts_for(plugin, self.to, hosts));
         let network = ends(Some(record.mtu.bytes()), self.to);
         let machine = ends(self.host_from, host_to);
         Asked { mtu: None, migration: Some(AskedChange { network, machine }) }

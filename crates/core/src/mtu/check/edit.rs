@@ -47,6 +47,13 @@ pub struct Wanted {
 /// What the hosts' uplinks run at, as nodes report it; nothing for a node that has not.
 pub type Hosts = BTreeMap<NodeName, Option<Mtu>>;
 
+/// What to ask of the hosts for pods at `to` where nobody says it: what pods need, or what hosts have if that is more. Nobody
+/// who asks for another size of pods asks for smaller hosts.
+pub fn hosts_for(plugin: Plugin, to: u32, hosts: &Hosts) -> u32 {
+    let have = hosts.values().flatten().map(|size| size.bytes());
+    have.fold(to.saturating_add(plugin.budget()), u32::max)
+}
+
 /// What is known of the cluster's hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet<'a> {
@@ -108,12 +115,14 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
             Err(Refusal::WithoutMigration { field, asked, applied: published })
         }
         (None, _) => Ok(Wanted { change: None, may_end: true }),
-        (
-            Some(Change { network, host, stage: Stage::Spreading { .. } | Stage::Returning, .. }),
-            Some(asked),
-        ) if !agrees(asked) => {
-            let (from, to, host_from) = (network.from, network.to, host.from);
-            Err(Refusal::Removed { field, asked, from, to, host_from })
+        // Not set may mean either end while nodes go from one to the other. On the way back there is but one.
+        (Some(Change { network, host, stage: Stage::Spreading { .. }, .. }), asked)
+            if !asked.is_some_and(agrees) =>
+        {
+            Err(removed(field, asked, network, host))
+        }
+        (Some(Change { network, host, stage: Stage::Returning, .. }), Some(asked)) if !agrees(asked) => {
+            Err(removed(field, Some(asked), network, host))
         }
         (Some(Change { stage: Stage::Settling, .. }), Some(asked)) if !agrees(asked) => {
             Err(Refusal::WithoutMigration { field, asked, applied: published })
@@ -126,6 +135,10 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
             Ok(Wanted { change: Some(Change { stage, ..change }), may_end: true })
         }
     }
+}
+
+fn removed(field: Field, asked: Option<u32>, network: Ends, host: Ends) -> Refusal {
+    Refusal::Removed { field, asked, from: network.from, to: network.to, host_from: host.from }
 }
 
 fn with(

@@ -10,7 +10,7 @@ mod refusal;
 mod tests;
 
 pub use around::{DualStack, Hybrid, Migration, MigrationMode, NetworkType, Settings, may_become};
-pub use edit::{Asked, AskedChange, AskedEnds, Fleet, Hosts, Wanted, read, unserved};
+pub use edit::{Asked, AskedChange, AskedEnds, Fleet, Hosts, Wanted, hosts_for, read, unserved};
 pub use refusal::{ChangeRefusal, Field, Refusal};
 
 use super::Mtu;

@@ -114,14 +114,15 @@ pub enum Refusal {
     },
     /// `spec.migration` was removed while nodes are under way and the MTU does not say where to.
     #[error(
-        "spec.migration was removed while the MTU changes from {from} to {to}, and {field} is {asked}; to finish set it \
-         to {to}; to cancel set spec.migration.mtu to network from {from} to {from}, machine to {host_from}"
+        "spec.migration was removed while the MTU changes from {from} to {to}, and {field} is {}; to finish set it \
+         to {to}; to cancel set spec.migration.mtu to network from {from} to {from}, machine to {host_from}",
+        asked.map_or_else(|| "not set".to_owned(), |asked| asked.to_string())
     )]
     Removed {
         /// Where the MTU stands.
         field: Field,
         /// What stands there.
-        asked: u32,
+        asked: Option<u32>,
         /// The old end.
         from: Mtu,
         /// The new end.

@@ -135,9 +135,25 @@ fn removing_the_migration_and_setting_the_target_asks_for_phase_two() {
 }
 
 #[test]
-fn an_unset_mtu_means_the_applied_one_so_removing_the_migration_alone_finishes() {
-    let wanted = read_on(&phase_one(), &Asked::default()).unwrap();
-    assert_eq!(wanted.change.map(|c| c.stage), Some(Stage::Spreading { finish: true }));
+fn where_the_mtu_is_not_set_removing_the_migration_alone_does_not_say_which_end_is_meant() {
+    let not_set = "spec.defaultNetwork.ovnKubernetesConfig.mtu is not set; to finish set it to 8900";
+    let refused = read_on(&phase_one(), &Asked::default()).unwrap_err();
+    assert!(refused[0].contains(not_set), "{refused:?}");
+    // Cancelled, there is but one end; in phase two, too.
+    let cancelled = after(&phase_one(), &change(1400, 1400, 1500));
+    for record in [cancelled, phase_two()] {
+        let wanted = read_on(&record, &Asked::default()).unwrap();
+        assert_eq!((wanted.change, wanted.may_end), (record.change, true));
+    }
+}
+
+#[test]
+fn where_nobody_says_it_hosts_are_asked_for_what_they_have_or_for_what_pods_need() {
+    let asks = |to, sizes: &[(&str, u32)]| hosts_for(OVN, to, &hosts(sizes));
+    assert_eq!(asks(8900, &[("a", 1500), ("b", 1500)]), 9000);
+    assert_eq!(asks(8900, &[("a", 9216)]), 9216);
+    assert_eq!(asks(1400, &[("a", 9000), ("b", 1500)]), 9000);
+    assert_eq!(asks(1400, &[]), 1500);
 }
 
 #[test]
