@@ -56,7 +56,7 @@ pub(crate) fn run(args: &MtuArgs, global: &Global) -> Result<(), Failure> {
     let namespace = &args.namespace;
     cluster::talk(global, async |client| match &args.command {
         MtuCommand::Plan(plan) => plan::plan(&client, namespace, plan, global.output).await,
-        MtuCommand::Apply(apply) => plan::apply(&client, namespace, apply, global.output).await,
+        MtuCommand::Apply(apply) => Box::pin(plan::apply(&client, namespace, apply, global.output)).await,
         MtuCommand::Status(_) => status::show(&client, namespace, global.output).await,
         MtuCommand::Watch(watch) => watch::watch(&client, namespace, watch, global.output).await,
         MtuCommand::Pause(_) => edit::pause(&client, namespace).await,
