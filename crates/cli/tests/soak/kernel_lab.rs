@@ -2,7 +2,7 @@
 //!
 //! Labs use the kernel they run on, which may have no datapath for the switch; this brings one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -34,13 +34,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 /// A machine with our programs in `/opt/netferry`; they are prepared in a place of the caller's.
 pub(crate) fn machine(place: &Path) -> anyhow::Result<Machine> {
     let program = Path::new(env!("CARGO_BIN_EXE_netferry"));
-    let stripped = place.join("netferry");
+    Ok(Machine::new()?
+        .with("/opt/netferry/netferry", stripped(program, place)?)
+        .with("/opt/netferry/netferry-cni", program.with_file_name("netferry-cni")))
+}
+
+/// A copy of a program without what debuggers want to know, which is most of it.
+pub(crate) fn stripped(program: &Path, place: &Path) -> anyhow::Result<PathBuf> {
+    let stripped = place.join(program.file_name().context("a program has a name")?);
     let made =
         Command::new("strip").arg("-o").arg(&stripped).arg(program).status().context("running strip")?;
     ensure!(made.success(), "strip ended with {made}");
-    Ok(Machine::new()?
-        .with("/opt/netferry/netferry", stripped)
-        .with("/opt/netferry/netferry-cni", program.with_file_name("netferry-cni")))
+    Ok(stripped)
 }
 
 fn run(notes: &mut Notes) -> anyhow::Result<()> {

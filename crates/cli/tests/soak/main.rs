@@ -13,6 +13,7 @@ mod hosts;
 mod kernel_datapath;
 mod kernel_lab;
 mod kernel_mtu;
+mod kernel_tables;
 mod kills;
 #[path = "../lab/kubectl.rs"]
 mod kubectl;
@@ -67,6 +68,7 @@ const SCENARIOS: &[&Scenario] = &[
     &kernel_datapath::SCENARIO,
     &kernel_lab::SCENARIO,
     &kernel_mtu::SCENARIO,
+    &kernel_tables::SCENARIO,
     &hosts::SCENARIO,
     &solo::SYSTEMD,
     &solo::NO_IPV6,
@@ -102,6 +104,10 @@ const SCENARIOS: &[&Scenario] = &[
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if wanted == [kernel_tables::INSIDE.name] {
+        kernel_tables::say(&run(&kernel_tables::INSIDE).0);
+        return ExitCode::SUCCESS;
+    }
     let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
     if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
         eprintln!("soak: there is no scenario {unknown:?}; there are {}", names.join(", "));

@@ -30,7 +30,7 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     let all = scenarios()?;
     let lab = up(&Options { families: Families::Dual, ..options(3) });
     let table = raise(&lab, "policy-", PATIENCE).await?;
-    tables(notes, &lab, &table, &all, "on three nodes").await?;
+    tables(notes, &lab, &table, &all, "on three nodes", IN_FORCE).await?;
     from_outside(notes, &lab, &table, &all).await?;
     stood(notes, &lab)?;
     lab.down()?;
@@ -38,23 +38,24 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     // Dealt out in turn, two pods of one namespace never share a node.
     let lab = up(&Options { families: Families::Dual, ..options(1) });
     let table = raise(&lab, "policy-", PATIENCE).await?;
-    tables(notes, &lab, &table, &all, "on one node").await?;
+    tables(notes, &lab, &table, &all, "on one node", IN_FORCE).await?;
     stood(notes, &lab)
 }
 
 /// Asks every cell in every scenario.
-async fn tables(
+pub(crate) async fn tables(
     notes: &mut Notes,
     lab: &Lab,
     table: &Table,
     all: &[PolicyScenario],
     dealt: &str,
+    in_force: Duration,
 ) -> anyhow::Result<()> {
     let (mut steps, mut slowest) = (0, (Duration::ZERO, String::new()));
     let before = notes.problems.len();
     for scenario in all {
         let began = Instant::now();
-        match table.run(scenario, IN_FORCE).await {
+        match table.run(scenario, in_force).await {
             Ok(()) => notes.progress(format!("{:>5.1} s  {}", began.elapsed().as_secs_f32(), scenario.title)),
             Err(error @ LiveError::Wrong { .. }) => {
                 let into = format!("policies-{}-{}", std::process::id(), notes.problems.len());

@@ -44,11 +44,11 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
         lab.wait_ready(PATIENCE, |_| {})?;
         let table = raise(&lab, "services", PATIENCE).await.context("starting the usual pods")?;
         let mut sum = Sum::default();
-        play(notes, &table, &all, &mut sum).await;
+        play(notes, &table, &all, AT_ONCE, PATIENCE, &mut sum).await;
         let busy: Vec<Story> = all.iter().filter(|story| !story.load.is_empty()).cloned().collect();
         for round in 1..=ROUNDS {
             notes.progress(format!("{families:?} {plane}: round {round} of {ROUNDS}"));
-            play(notes, &table, &busy, &mut sum).await;
+            play(notes, &table, &busy, AT_ONCE, PATIENCE, &mut sum).await;
         }
         let Sum { scenarios, questions, requests, lost } = sum;
         let took = began.elapsed().as_secs();
@@ -59,16 +59,24 @@ async fn run(notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What came of scenarios that were played.
 #[derive(Default)]
-struct Sum {
-    scenarios: usize,
-    questions: usize,
-    requests: u64,
-    lost: u64,
+pub(crate) struct Sum {
+    pub(crate) scenarios: usize,
+    pub(crate) questions: usize,
+    pub(crate) requests: u64,
+    pub(crate) lost: u64,
 }
 
-async fn play(notes: &mut Notes, table: &Table<'_>, stories: &[Story], sum: &mut Sum) {
-    for (_, told) in table.run_all(stories, AT_ONCE, PATIENCE).await {
+pub(crate) async fn play(
+    notes: &mut Notes,
+    table: &Table<'_>,
+    stories: &[Story],
+    at_once: usize,
+    patience: Duration,
+    sum: &mut Sum,
+) {
+    for (_, told) in table.run_all(stories, at_once, patience).await {
         match told {
             Ok(told) => {
                 sum.scenarios += 1;
