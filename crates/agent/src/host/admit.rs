@@ -5,11 +5,16 @@
 //! stand in *that* chain. It carries our mark as its comment, comes back when it is removed, and goes when the chain
 //! does not drop any more, or with us.
 //!
-//! Chains of the older packet filter (`iptables-legacy`) are not part of nftables and cannot be reached here.
+//! Chains of the older packet filter (`iptables-legacy`) are not part of nftables and cannot be reached here. Neither can
+//! a table that belongs to a running program (`flags owner`, as firewalld's on newer systems): the kernel lets nobody
+//! else write into it, and one rule for it would have the whole transaction refused. Such tables are left to their
+//! owners, and named.
+
+use std::collections::BTreeSet;
 
 use netferry_kernel::nft::{
-    Chain, Change, Changes, HookKind, HookPoint, Policy, Rule, Ruleset, Statement, TableFamily, TableId,
-    Verdict,
+    Chain, Change, Changes, HookKind, HookPoint, Policy, Rule, Ruleset, Statement, Table, TableFamily,
+    TableId, Verdict,
 };
 use netferry_kernel::{Error, Kernel, Mark, Objects, Result};
 
@@ -21,15 +26,24 @@ pub const COMMENT: &str = "netferry";
 /// How often to begin again when somebody else changed the same chain at the same moment.
 const PATIENCE: usize = 16;
 
-/// Has these rules, and no others of ours, in every chain of others that drops what is forwarded. Answers how many
-/// changes that took.
-pub fn converge(kernel: &Kernel, rules: &[Rule]) -> Result<usize> {
+/// What became of the chains of others.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Done {
+    /// How many changes it took.
+    pub steps: usize,
+    /// Tables with a chain that drops what is forwarded, which only their owners can change.
+    pub closed: BTreeSet<TableId>,
+}
+
+/// Has these rules, and no others of ours, in every chain of others that drops what is forwarded and can be changed.
+pub fn converge(kernel: &Kernel, rules: &[Rule]) -> Result<Done> {
     let nft = kernel.nft();
     let mut tries = 0;
     loop {
-        let changes = diff(rules, &nft.observe_at(HookPoint::Forward)?);
+        let have = nft.observe_at(HookPoint::Forward)?;
+        let changes = diff(rules, &have);
         match nft.apply(&changes) {
-            Ok(()) => return Ok(changes.steps.len()),
+            Ok(()) => return Ok(Done { steps: changes.steps.len(), closed: closed(&have) }),
             Err(Error::Stale { .. }) if tries < PATIENCE => tries += 1,
             Err(error) => return Err(error),
         }
@@ -40,8 +54,8 @@ pub fn converge(kernel: &Kernel, rules: &[Rule]) -> Result<usize> {
 pub fn diff(rules: &[Rule], have: &Ruleset) -> Changes {
     let rules: Vec<Rule> = rules.iter().map(|rule| rule.clone().comment(COMMENT)).collect();
     let mut changes = Changes { generation: have.generation, ..Changes::default() };
-    for table in have.tables.iter().filter(|table| is_foreign(table.family, &table.name)) {
-        let id = TableId { family: table.family, name: table.name.clone() };
+    for table in foreign(have).filter(|table| !table.flags.owner) {
+        let id = id(table);
         for (name, chain) in &table.chains {
             let wanted: &[Rule] = if drops(chain) { &rules } else { &[] };
             let ours = || chain.rules.iter().filter(is_marked);
@@ -62,6 +76,20 @@ pub fn diff(rules: &[Rule], have: &Ruleset) -> Changes {
         }
     }
     changes
+}
+
+/// Tables that drop what is forwarded and that nobody but their owner can change. Pure.
+fn closed(have: &Ruleset) -> BTreeSet<TableId> {
+    let owned = foreign(have).filter(|table| table.flags.owner);
+    owned.filter(|table| table.chains.values().any(drops)).map(id).collect()
+}
+
+fn foreign(have: &Ruleset) -> impl Iterator<Item = &Table> {
+    have.tables.iter().filter(|table| is_foreign(table.family, &table.name))
+}
+
+fn id(table: &Table) -> TableId {
+    TableId { family: table.family, name: table.name.clone() }
 }
 
 /// May a change of this table be one of such a chain?

@@ -3,24 +3,23 @@
 //! Nothing is remembered of what was done: each part is compared with what is there whenever something told that it
 //! may differ. The kernel tells of almost everything; what it lost, or never tells, the next resync finds.
 
+mod right;
+
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_core::overlay::host::HostPlan;
 use netferry_core::overlay::host::datagrams::Datagrams;
-use netferry_kernel::link::Link;
-use netferry_kernel::nft::{Copy, Notice, What};
+use netferry_kernel::nft::{Copy, Notice, TableId, What};
 use netferry_kernel::route::Route;
-use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Objects as _, Result, Topics, Watch};
+use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Result, Topics, Watch};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::objects::Objects;
-use super::settings::SettingsError;
-use super::{admit, flows, guard, settings};
+use super::{admit, guard};
 use crate::pause::Pause;
 
 /// After something that the kernel refused: first, and at most.
@@ -120,6 +119,8 @@ struct Keeper<'k> {
     objects: Option<Objects>,
     /// Where conversations by datagrams are known to lead. Not known at first: somebody may have been here before.
     led: Option<Datagrams>,
+    /// Tables that drop what is forwarded and are their owners' alone, to say so once.
+    closed: BTreeSet<TableId>,
     guarded: BTreeSet<IfName>,
     run: PathBuf,
 }
@@ -138,6 +139,7 @@ impl<'k> Keeper<'k> {
             link: None,
             objects: None,
             led: None,
+            closed: BTreeSet::new(),
             guarded,
             run: inputs.run.clone(),
         }
@@ -296,80 +298,6 @@ impl<'k> Keeper<'k> {
                 }
             }
         }
-    }
-
-    /// Compares and mends. The order is that of need: routes stand on addresses, addresses on the link.
-    fn put_right(&mut self, suspects: Suspects) -> Result<State, SettingsError> {
-        if suspects.guards {
-            guard::repair(self.kernel, &self.guarded)?;
-        }
-        let Some(objects) = &self.objects else { return Ok(State::Unplanned) };
-        if suspects.filter {
-            let tables = std::slice::from_ref(&objects.filter);
-            let done = self.filter.converge(&self.kernel.nft(), tables)?;
-            if !done.is_empty() {
-                tracing::debug!(steps = done.steps.len(), "changed the packet filter");
-            }
-            let datagrams = objects.datagrams();
-            if self.led.as_ref() != Some(datagrams) {
-                match flows::set_right(self.kernel, datagrams) {
-                    Ok(forgotten) => {
-                        tracing::debug!(forgotten, "conversations by datagrams begin anew");
-                        self.led = Some(datagrams.clone());
-                    }
-                    // Everything else of the host is worth more than these.
-                    Err(error) => {
-                        tracing::warn!(error = words(&error), "looking for conversations led astray")
-                    }
-                }
-            }
-        }
-        if suspects.others && admit::converge(self.kernel, &objects.admitted)? > 0 {
-            tracing::info!("chains of others let the overlay's packets pass");
-        }
-        let link = self.kernel.links().named(&objects.link.name)?;
-        self.link = link.as_ref().map(|link| link.index);
-        if suspects.settings || suspects.link {
-            settings::settle(self.kernel, &objects.settings, &self.run)?;
-        }
-        let Some(link) = link else { return Ok(State::NoLink) };
-        self.put_link_right(objects, link, suspects)?;
-        Ok(State::AsPlanned)
-    }
-
-    fn put_link_right(&self, objects: &Objects, link: Link, suspects: Suspects) -> Result<()> {
-        let (kernel, mark, index) = (self.kernel, &self.mark, link.index);
-        // A kernel that was booted without IPv6 can be given nothing of it, and everything else all the same.
-        let speaks_v6 = kernel.sysctls().speaks_v6()?;
-        let can_have = |ip: IpAddr| speaks_v6 || ip.is_ipv4();
-        if suspects.link {
-            // Compared with this link alone: others that carry our mark are not part of this plan.
-            let changes = netferry_kernel::link::diff(std::slice::from_ref(&objects.link), &[link], mark);
-            kernel.links().apply(&changes)?;
-        }
-        if suspects.addresses {
-            let mut addresses = objects.addresses(index, mark);
-            addresses.retain(|address| can_have(address.net.addr()));
-            report(&kernel.addresses().converge(&addresses, mark)?);
-        }
-        if suspects.routes {
-            let mut routes = objects.routes(index);
-            routes.retain(|route| can_have(route.to.addr()));
-            report(&kernel.routes().converge(&routes, mark)?);
-        }
-        if suspects.neighbours {
-            let mut neighbours = objects.neighbours(index);
-            neighbours.retain(|neighbour| can_have(neighbour.ip));
-            report(&kernel.neighbours().converge(&neighbours, mark)?);
-        }
-        Ok(())
-    }
-}
-
-/// Something of somebody else's is in the way. It stays; whoever put it there must be told by the log.
-fn report<T: std::fmt::Debug>(changes: &netferry_kernel::Changes<T>) {
-    for conflict in &changes.conflicts {
-        tracing::warn!(want = ?conflict.want, have = ?conflict.have, "somebody else's is in the way");
     }
 }
 

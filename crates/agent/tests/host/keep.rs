@@ -443,3 +443,76 @@ async fn a_filter_that_drops_no_more_has_nothing_of_ours_in_it() {
     run(&host, "nft chain ip filter FORWARD '{ policy accept ; }'");
     until("our rules to be gone", async || !ours()).await;
 }
+
+/// A firewall that keeps its table to itself (`flags owner`), as firewalld on newer systems. Its table goes with it.
+fn own_table(kernel: &Kernel) -> Kernel {
+    use netferry_kernel::Objects as _;
+    use netferry_kernel::nft::{
+        Chain, Change, Changes, HookKind, HookPoint, Policy, TableFamily, TableFlags, TableId,
+    };
+    let owner = Kernel::inside(kernel.namespace().try_clone().unwrap()).unwrap();
+    let table = TableId { family: TableFamily::Inet, name: "firewalld".to_owned() };
+    let flags = TableFlags { owner: true, ..TableFlags::default() };
+    let hook = Chain::at(HookKind::Filter, HookPoint::Forward, 10, vec![]).policy(Policy::Drop).hook;
+    let chain = Change::NewChain { table: table.clone(), name: "filter_FORWARD".to_owned(), hook };
+    let steps = vec![Change::NewTable(table, flags), chain];
+    owner.nft().apply(&Changes { steps, ..Changes::default() }).unwrap();
+    owner
+}
+
+#[tokio::test]
+async fn a_firewall_that_keeps_its_table_to_itself_keeps_nothing_else_from_being_put_right() {
+    let world = Forwarding::new();
+    let firewall = own_table(&world.host);
+    load(&world.host, DROPS[0]);
+    let mut kept = Kept::start(&world.host, Some(plan(1)));
+    kept.reaches(State::AsPlanned).await;
+    let before = seen(&world.host);
+    // Others that can be opened are, and what is taken away of the host comes back.
+    let admitted = || run(&world.host, "nft list chain ip filter FORWARD").matches("\"netferry\"").count();
+    assert_eq!(admitted(), 2);
+    for sabotage in [
+        "ip addr flush dev ovn-k8s-mp0",
+        "ip route del 10.96.0.0/16",
+        "ip neigh del 10.244.0.1 dev ovn-k8s-mp0",
+        "nft delete table inet netferry",
+    ] {
+        run(&world.host, sabotage);
+        let back = async || is_seen(&world.host).as_ref() == Some(&before);
+        until(&format!("after {sabotage:?} everything"), back).await;
+    }
+    let objects = netferry_agent::host::objects::Objects::of(&plan(1)).unwrap();
+    let done = netferry_agent::host::admit::converge(&world.host, &objects.admitted).unwrap();
+    let closed: Vec<String> = done.closed.iter().map(ToString::to_string).collect();
+    assert_eq!((done.steps, closed), (0, vec!["inet firewalld".to_owned()]), "named, for its owner to open");
+    assert!(!world.passes(), "its decision stays");
+    drop(firewall);
+    assert!(world.passes());
+    kept.task.abort();
+    let _firewall = own_table(&world.host);
+    netferry_agent::host::withdraw(&world.host, kept.run.path()).unwrap();
+    assert_eq!(admitted(), 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_down_is_told_and_everything_but_settings_is_put_right() {
+    let host = Arc::new(namespace());
+    make_link(&host);
+    let mut kept = Kept::start(&host, None);
+    let note = kept.run.path().join("settings.json");
+    std::fs::create_dir(&note).unwrap();
+    kept.plan.send(Some(plan(1))).unwrap();
+    let named = |state: &State| matches!(state, State::Trouble(why) if why.contains("settings.json"));
+    in_time("trouble with the note", kept.state.wait_for(named)).await.unwrap();
+    let before = seen(&host);
+    for part in ["inet 10.244.0.2/24", "10.96.0.0/16 via 10.244.0.1", "10.244.0.1 lladdr 0a:58:0a:f4:00:01"] {
+        assert!(before.contains(part), "no {part:?} in\n{before}");
+    }
+    let forwards = || run(&host, "cat /proc/sys/net/ipv4/ip_forward").trim() == "1";
+    assert!(!forwards(), "nobody could take it back");
+    run(&host, "ip addr flush dev ovn-k8s-mp0");
+    until("everything again", async || is_seen(&host).as_ref() == Some(&before)).await;
+    std::fs::remove_dir(&note).unwrap();
+    kept.reaches(State::AsPlanned).await;
+    assert!(forwards());
+}

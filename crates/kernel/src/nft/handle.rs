@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use nix::errno::Errno;
 
 use super::message::{self, kind};
-use super::{Change, Changes, Data, HookPoint, Key, Ruleset, Set, Table, TableFamily, TableId, diff};
+use super::{
+    Change, Changes, Data, HookPoint, Key, Ruleset, Set, Table, TableFamily, TableFlags, TableId, diff,
+};
 use crate::error::{Attempt, Error, Result};
 use crate::kernel::Kernel;
 use crate::mark::Mark;
@@ -34,8 +36,8 @@ impl Nft<'_> {
         self.observe_where(&|table: &TableId| table.name == name)
     }
 
-    /// The chains at one point of a packet's way, of every owner, with their rules; nothing else of their tables is
-    /// read, however much that is.
+    /// The chains at one point of a packet's way, of every owner, with their rules; but for their switches nothing else of
+    /// their tables is read, however much that is.
     pub fn observe_at(&self, point: HookPoint) -> Result<Ruleset> {
         let mut socket = self.0.netfilter_socket();
         for _ in 0..PATIENCE {
@@ -136,11 +138,15 @@ fn generation(socket: &mut Socket) -> Result<u32> {
 
 fn read_chains_at(socket: &mut Socket, point: HookPoint) -> Result<Vec<Table>> {
     let any = |w: &mut crate::wire::Writer| message::header(w, TableFamily::Other(0));
+    let flags = socket.dump(kind::GET_TABLE, "tables", any, |m, f| f.extend(message::read_table(m)))?;
+    let flags: BTreeMap<TableId, TableFlags> = flags.into_iter().collect();
     let found = socket.dump(kind::GET_CHAIN, "chains", any, |m, f| f.extend(message::read_chain(m)))?;
     let mut tables: BTreeMap<TableId, Table> = BTreeMap::new();
     for (id, name, chain) in found {
         if chain.hook.as_ref().is_some_and(|hook| hook.point == point) {
-            let table = tables.entry(id.clone()).or_insert_with(|| Table::new(id.family, id.name));
+            let flags = flags.get(&id).copied().unwrap_or_default();
+            let table =
+                tables.entry(id.clone()).or_insert_with(|| Table { flags, ..Table::new(id.family, id.name) });
             table.chains.insert(name, chain);
         }
     }
