@@ -8,6 +8,8 @@ use netferry_kernel::conntrack::{Flow, Tuple};
 use netferry_kernel::{Family, Kernel, Objects as _, Result};
 
 const UDP: u8 = 17;
+/// The zone that the host's own conversations are tracked in.
+const HOSTS: u16 = 0;
 
 /// Forgets them, so that their next packets find the right way; answers how many there were.
 pub fn set_right(kernel: &Kernel, datagrams: &Datagrams) -> Result<usize> {
@@ -26,7 +28,9 @@ pub fn set_right(kernel: &Kernel, datagrams: &Datagrams) -> Result<usize> {
 fn conversation(flow: &Flow) -> Option<Conversation> {
     let asked = |tuple: &Tuple| Some(SocketAddr::new(tuple.destination, tuple.destination_port?));
     let answers = |tuple: &Tuple| Some(SocketAddr::new(tuple.source, tuple.source_port?));
-    if flow.original.protocol != UDP {
+    // Where the kernel moves packets, OVN tracks conversations of its own in the same tables: a pod's with a NodePort, which
+    // its switch answers, looks like one that the host should have led elsewhere.
+    if flow.zone != HOSTS || flow.original.protocol != UDP {
         return None;
     }
     let client = flow.original.source;

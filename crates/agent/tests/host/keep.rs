@@ -21,6 +21,23 @@ use crate::world::{Switch, Wire, add_wire, answers, in_time, ip, name, namespace
 
 /// The plan of a node of a dual-stack cluster with so many Services that have a NodePort.
 fn plan(services: u16) -> HostPlan {
+    let mut forward = Forward::default();
+    for number in 0..services {
+        let port = Port::new(i64::from(30000 + number)).unwrap();
+        let [high, low] = number.to_be_bytes();
+        for (family, to) in [
+            (netferry_core::net::Family::V4, format!("10.96.{high}.{low}:80")),
+            (netferry_core::net::Family::V6, format!("[fd02::{:x}]:80", number + 1)),
+        ] {
+            let entrance = Entrance { family, address: None, protocol: Protocol::Tcp, port };
+            forward.any.insert(entrance, to.parse().unwrap());
+        }
+    }
+    plan_of(forward)
+}
+
+/// The plan of a node of a dual-stack cluster that forwards this.
+pub(crate) fn plan_of(forward: Forward) -> HostPlan {
     let net = |text: &str| text.parse::<ipnet::IpNet>().unwrap();
     let cluster = vec![
         ClusterRange::new(net("10.244.0.0/16"), 24).unwrap(),
@@ -47,18 +64,6 @@ fn plan(services: u16) -> HostPlan {
     let topology = Topology::multi_node();
     let mtu = Mtu::new(1400).unwrap();
     let zone = Zone { networks: &networks, topology: &topology, node: &node, mtu };
-    let mut forward = Forward::default();
-    for number in 0..services {
-        let port = Port::new(i64::from(30000 + number)).unwrap();
-        let [high, low] = number.to_be_bytes();
-        for (family, to) in [
-            (netferry_core::net::Family::V4, format!("10.96.{high}.{low}:80")),
-            (netferry_core::net::Family::V6, format!("[fd02::{:x}]:80", number + 1)),
-        ] {
-            let entrance = Entrance { family, address: None, protocol: Protocol::Tcp, port };
-            forward.any.insert(entrance, to.parse().unwrap());
-        }
-    }
     zone.host(None, forward)
 }
 

@@ -3,6 +3,7 @@
 
 mod bridge_size;
 mod facts;
+mod flows;
 mod foresight;
 mod guard;
 mod init;
