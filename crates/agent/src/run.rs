@@ -100,9 +100,33 @@ pub async fn run(config: Config, client: kube::Client) -> Result<(), RunError> {
 
 /// [`run`], of the node whose network is not the one this process lives in.
 pub async fn run_on(kernel: Arc<Kernel>, config: Config, client: kube::Client) -> Result<(), RunError> {
+    let Daemons { parts: mut daemons } = Daemons::keep(&config.paths).await?;
+    let mut connections = JoinSet::new();
+    let stores = Stores::open(&config.paths, &mut connections);
+    beside(serve(kernel, config, client, stores), [&mut daemons, &mut connections]).await
+}
+
+/// Does something for as long as none of these parts fails.
+async fn beside<T>(
+    work: impl Future<Output = Result<T, RunError>>,
+    [one, other]: [&mut JoinSet<()>; 2],
+) -> Result<T, RunError> {
+    tokio::select! {
+        done = work => done,
+        failed = failed(Some(one)) => Err(RunError::Part(failed)),
+        failed = failed(Some(other)) => Err(RunError::Part(failed)),
+    }
+}
+
+/// Everything that stands on the daemons and the copies of their databases.
+async fn serve(
+    kernel: Arc<Kernel>,
+    config: Config,
+    client: kube::Client,
+    stores: Stores,
+) -> Result<(), RunError> {
     let mut cache = Cache::read(&config.paths.data);
-    let _daemons = Daemons::keep(&config.paths).await?;
-    let stores = Stores::connect(&config.paths).await.map_err(RunError::Stores)?;
+    stores.ready().await.map_err(RunError::Stores)?;
     leave::note(&stores.switch, &config.paths.data);
     let last_known = cache.node(config.node.as_str());
     let chassis = switch::identity(&stores.switch, &last_known).await.map_err(RunError::Identity)?;
@@ -571,5 +595,26 @@ async fn announce(
             }
         }
         tokio::time::sleep(CONFIG_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_fails_ends_the_agent_whatever_it_is_at() {
+        for which in [0, 1] {
+            let mut parts = [JoinSet::new(), JoinSet::new()];
+            for parts in &mut parts {
+                parts.spawn(async {});
+                parts.spawn(std::future::pending());
+            }
+            parts[which].spawn(async { panic!("a mistake of ours") });
+            let [one, other] = &mut parts;
+            let work = beside(std::future::pending::<Result<(), RunError>>(), [one, other]);
+            let ended = tokio::time::timeout(Duration::from_secs(10), work).await.expect("it ends");
+            assert!(matches!(ended, Err(RunError::Part(failed)) if failed.is_panic()), "{which}");
+        }
     }
 }

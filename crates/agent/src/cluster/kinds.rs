@@ -1,6 +1,8 @@
 //! The kinds the zone follows from.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
+use std::future::pending;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -38,14 +40,11 @@ pub async fn follow(
     heard: mpsc::Sender<Heard>,
     listeners: Listeners,
 ) {
-    let mut tasks = JoinSet::new();
-    let mut lists = Vec::new();
+    let mut kinds = Kinds::default();
     macro_rules! kind {
-        ($reader:expr) => {{
-            let (first, listed) = oneshot::channel();
-            tasks.spawn(follow_kind(client.clone(), me.name.to_string(), $reader, heard.clone(), first));
-            lists.push(listed);
-        }};
+        ($reader:expr) => {
+            kinds.add(|first| follow_kind(client.clone(), me.name.to_string(), $reader, heard.clone(), first))
+        };
     }
     kind!(Nodes { basis, me: me.clone(), listeners });
     kind!(Namespaces);
@@ -53,13 +52,49 @@ pub async fn follow(
     kind!(Services);
     kind!(Slices);
     kind!(Policies);
-    for listed in lists {
-        if listed.await.is_err() {
-            return;
-        }
+    kinds.run(heard).await;
+}
+
+/// Kinds that are followed beside each other.
+#[derive(Default)]
+struct Kinds {
+    tasks: JoinSet<()>,
+    lists: Vec<oneshot::Receiver<()>>,
+}
+
+impl Kinds {
+    fn add<F: Future<Output = ()> + Send + 'static>(&mut self, kind: impl FnOnce(oneshot::Sender<()>) -> F) {
+        let (first, listed) = oneshot::channel();
+        self.tasks.spawn(kind(first));
+        self.lists.push(listed);
     }
-    if heard.send(Heard::Complete).await.is_ok() {
-        while tasks.join_next().await.is_some() {}
+
+    /// Tells when each was listed, and goes on until nobody listens.
+    ///
+    /// # Panics
+    ///
+    /// When one of them did: without it the zone would be computed from what was true then, for ever.
+    async fn run(mut self, heard: mpsc::Sender<Heard>) {
+        let lists = self.lists;
+        let told = async {
+            for listed in lists {
+                // One that ended is told below.
+                if listed.await.is_err() {
+                    return pending::<Infallible>().await;
+                }
+            }
+            let _ = heard.send(Heard::Complete).await;
+            pending::<Infallible>().await
+        };
+        tokio::select! {
+            never = told => match never {},
+            // One ends when nobody listens, and then the others may as well.
+            ended = self.tasks.join_next() => {
+                if let Some(Err(failed)) = ended && let Ok(panic) = failed.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
     }
 }
 
@@ -271,5 +306,46 @@ impl Reader for Policies {
 
     fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
         one(News::PolicyGone(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kind_that_fails_before_or_after_its_first_list_ends_the_whole_by_that() {
+        for listed in [false, true] {
+            let (heard, mut hearing) = mpsc::channel(1);
+            let mut kinds = Kinds::default();
+            kinds.add(|first| async {
+                let _ = first.send(());
+                pending().await
+            });
+            let (fail, failing) = oneshot::channel::<()>();
+            kinds.add(|first| async move {
+                if listed {
+                    let _ = first.send(());
+                    let _ = failing.await;
+                }
+                panic!("a mistake of ours");
+            });
+            let run = tokio::spawn(kinds.run(heard));
+            if listed {
+                assert!(matches!(hearing.recv().await, Some(Heard::Complete)));
+                assert!(!run.is_finished());
+            }
+            drop(fail);
+            let ended = tokio::time::timeout(std::time::Duration::from_secs(10), run).await;
+            assert!(ended.expect("it ends").is_err_and(|failed| failed.is_panic()), "listed: {listed}");
+        }
+    }
+
+    #[tokio::test]
+    async fn kinds_that_nobody_listens_to_end_in_order() {
+        let mut kinds = Kinds::default();
+        kinds.add(|_first| async { pending().await });
+        kinds.add(|_first| async {});
+        kinds.run(mpsc::channel(1).0).await;
     }
 }

@@ -1,6 +1,5 @@
 //! The copies of the three databases.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use netferry_core::overlay::names;
@@ -9,6 +8,7 @@ use netferry_ovs::tables::northbound as nb;
 use netferry_ovs::tables::southbound as sb;
 use netferry_ovs::tables::vswitch as vs;
 use netferry_ovs::{Client, Options, Remote, Spec};
+use tokio::task::JoinSet;
 
 use crate::config::Paths;
 
@@ -24,22 +24,32 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Connects to all three and waits for what is in them.
+    /// Handles on all three, and among `parts` what keeps their connections: without it nothing is heard or written any
+    /// more, so whoever opens them watches over it.
+    pub fn open(paths: &Paths, parts: &mut JoinSet<()>) -> Stores {
+        let mut open = |spec, socket| {
+            let (client, driver) = Client::new(spec, vec![Remote::Unix(socket)], Options::default());
+            parts.spawn(driver.run());
+            client
+        };
+        Stores {
+            switch: open(switch(), paths.switch_socket()),
+            northbound: open(northbound(), paths.northbound_socket()),
+            southbound: open(southbound(), paths.southbound_socket()),
+        }
+    }
+
+    /// Waits for what is in them.
     ///
     /// # Errors
     ///
     /// A server whose schema lacks what we need: another version of OVS or OVN.
-    pub async fn connect(paths: &Paths) -> Result<Stores, Arc<LinkError>> {
-        Ok(Stores {
-            switch: connect(switch(), &paths.switch_socket()).await?,
-            northbound: connect(northbound(), &paths.northbound_socket()).await?,
-            southbound: connect(southbound(), &paths.southbound_socket()).await?,
-        })
+    pub async fn ready(&self) -> Result<(), Arc<LinkError>> {
+        for store in [&self.switch, &self.northbound, &self.southbound] {
+            store.ready().await?;
+        }
+        Ok(())
     }
-}
-
-async fn connect(spec: Spec, socket: &Path) -> Result<Client, Arc<LinkError>> {
-    Client::connect(spec, vec![Remote::Unix(socket.to_owned())], Options::default()).await
 }
 
 fn switch() -> Spec {

@@ -113,8 +113,9 @@ impl Zone {
         let dir = tempfile::Builder::new().prefix("nf").tempdir().expect("a directory");
         let paths = Paths::below(dir.path());
         let databases = Databases::start(&paths);
-        let stores = in_time("databases", Stores::connect(&paths)).await;
-        let stores = stores.expect("of a version we know");
+        let mut tasks = JoinSet::new();
+        let stores = Stores::open(&paths, &mut tasks);
+        in_time("databases", stores.ready()).await.expect("of a version we know");
         let mut open = netferry_ovs::Transaction::new();
         open.insert(&netferry_ovs::tables::vswitch::OpenVSwitch::default());
         stores.switch.transact(&open).await.expect("the one row of a switch");
@@ -143,7 +144,6 @@ impl Zone {
             resync: Duration::from_secs(3600),
             run: dir.path().join("run"),
         };
-        let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run());
         let (state, _) = watch::channel(host::State::default());
         tasks.spawn(host::run(Arc::clone(&kernel), inputs, state));

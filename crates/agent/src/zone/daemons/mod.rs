@@ -53,7 +53,8 @@ pub fn of_zone(paths: &Paths) -> [Daemon; 4] {
 /// Keeps the daemons running until dropped; dropping it leaves them as they are.
 #[derive(Debug)]
 pub struct Daemons {
-    _keeping: JoinSet<()>,
+    /// What keeps each of them. One that fails must be seen: nobody would start its daemon again.
+    pub parts: JoinSet<()>,
 }
 
 impl Daemons {
@@ -68,12 +69,12 @@ impl Daemons {
             std::fs::create_dir_all(directory)
                 .map_err(|source| StartError::Directory { directory: directory.clone(), source })?;
         }
-        let mut keeping = JoinSet::new();
+        let mut parts = JoinSet::new();
         for daemon in of_zone(paths) {
             let running = daemon.ensure().await?;
-            keeping.spawn(keep(daemon, running));
+            parts.spawn(keep(daemon, running));
         }
-        Ok(Daemons { _keeping: keeping })
+        Ok(Daemons { parts })
     }
 }
 
