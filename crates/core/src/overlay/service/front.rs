@@ -120,8 +120,10 @@ impl Zone<'_> {
         service.cluster_ips.get(family).map(|ip| at(ip, port.port))
     }
 
-    /// Where only this node's backends answer: a process of the host directly, because through the overlay its answer
-    /// would leave past the translation; else the pods of the node, and a refusal when there are none.
+    /// Where only this node's backends answer: the pods of the node; where there are none a process of the host,
+    /// directly, because through the overlay its answer would leave past the translation; else a refusal.
+    ///
+    /// One place is all that the host can send to. Of pods and processes together it is the pods', which are any number.
     fn local_backend(
         &self,
         service: &Service,
@@ -133,7 +135,9 @@ impl Zone<'_> {
             return None;
         }
         let local = backends(port, slices, family, Scope::Node(&self.node.name));
-        let of_host = local.into_iter().find(|backend| !self.networks.is_pod_address(backend.ip()));
-        of_host.or_else(|| self.door(service, port, family, Door::Local))
+        let (pods, processes): (Vec<_>, Vec<_>) =
+            local.into_iter().partition(|backend| self.networks.is_pod_address(backend.ip()));
+        let process = processes.first().copied().filter(|_| pods.is_empty());
+        process.or_else(|| self.door(service, port, family, Door::Local))
     }
 }

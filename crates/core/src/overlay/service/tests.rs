@@ -155,6 +155,23 @@ fn outside_a_service_local_outside_goes_straight_to_a_process_of_this_host() {
 }
 
 #[test]
+fn outside_a_service_local_outside_reaches_the_pods_of_a_node_also_beside_a_process_of_its_host() {
+    let lab = lab(2, 1);
+    let service = Service { external_local: true, ..node_port(&lab) };
+    let ends = Endpoint { ready: false, terminating: true, ..endpoint("10.244.0.3", "n0") };
+    for (pod, leads) in [
+        (endpoint("10.244.0.3", "n0"), "169.254.169.3:30080"),
+        (endpoint("10.244.1.3", "n1"), "172.18.0.1:8080"),
+        // One that ends serves only where nothing else does.
+        (ends, "172.18.0.1:8080"),
+    ] {
+        let slices = slice(vec![endpoint("172.18.0.1", "n0"), pod]);
+        let forward = lab.zone("n0").forward_of_service(&service, &slices);
+        assert_eq!(forward.local.values().next().unwrap().to_string(), leads, "{slices:?}");
+    }
+}
+
+#[test]
 fn on_one_machine_it_is_known_where_its_own_processes_answer() {
     let mut lab = lab(1, 1);
     let slices = slice(vec![endpoint("172.18.0.1", "n0"), endpoint("10.244.0.3", "n0")]);
