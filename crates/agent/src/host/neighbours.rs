@@ -24,7 +24,8 @@ const RENEWAL: Duration = Duration::from_secs(600);
 /// Between looks for a switch that is away. Nothing tells when its socket appears.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Peers by tunnel address, with the hardware address behind it (or of the router on the way).
+/// Peers by tunnel address, with the hardware address behind it. What is sent to one that is reached through a router goes
+/// to the router's hardware address, which nobody tells: the switch asks for that one itself.
 pub type Peers = BTreeMap<IpAddr, Mac>;
 
 /// The neighbour table of the switch, for tunnels that leave through one bridge.
