@@ -277,3 +277,31 @@ fn the_versions_are_told_without_an_agent() {
         assert_eq!(printed["supportedVersions"], json!(["0.4.0", "1.0.0", "1.1.0"]));
     }
 }
+
+#[test]
+fn an_agent_is_ready_to_its_daemon_set_when_pods_can_be_attached_and_else_not() {
+    let file = include_str!("../../../deploy/agent/daemonset.yaml");
+    let (_, probe) = file.split_once("readinessProbe:").unwrap();
+    let (_, script) = probe.split_once("- >-").unwrap();
+    let script =
+        script.split("periodSeconds").next().unwrap().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    assert!(script.contains(netferry_cni::protocol::DEFAULT_SOCKET), "where agents listen: {script}");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let script = script.replace(netferry_cni::protocol::DEFAULT_SOCKET, &socket.display().to_string());
+    let program = Path::new(env!("CARGO_BIN_EXE_netferry-cni")).parent().unwrap();
+    let path = format!("{}:/usr/bin:/bin", program.display());
+    let ready = || {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &script]).env_clear().env("PATH", &path).stdout(Stdio::null());
+        shell.status().unwrap().success()
+    };
+    assert!(!ready(), "no agent");
+    for error in [Some(CniError::new(Code::NotAvailable, "no place in the cluster yet")), None] {
+        let can = error.is_none();
+        let agent = agent(&socket, Answer { result: None, error, spent: Spent::default() });
+        assert_eq!(ready(), can);
+        assert!(matches!(agent.join().unwrap(), Ask::Status));
+        std::fs::remove_file(&socket).unwrap();
+    }
+}
