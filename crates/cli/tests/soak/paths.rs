@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use netferry_lab::meter::{Limits, Meter};
-use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
+use netferry_lab::paths::{Kind, Selection, carried, flows, in_lab, preflight, wrong_sizes};
 use netferry_lab::{Families, Options};
 
 use crate::Scenario;
@@ -71,5 +71,15 @@ async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     if !report.verdict(Limits::NONE_LOST).passed {
         notes.problem(format!("{report}"));
     }
+    let carried = carried(&lab, &sites, PATIENCE)?;
+    let wrong = wrong_sizes(&carried, options.host_mtu(), options.pod_mtu());
+    notes.line(format!(
+        "- {} flows at full size, {} between hosts and {} between pods: {} of another",
+        carried.flows.len(),
+        options.host_mtu(),
+        options.pod_mtu(),
+        wrong.len()
+    ));
+    wrong.into_iter().for_each(|wrong| notes.problem(wrong));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use netferry_lab::meter::{Limits, Meter, Sizes};
-use netferry_lab::paths::{Kind, Selection, flows, in_lab, preflight};
+use netferry_lab::paths::{Kind, Selection, carried, flows, in_lab, preflight, wrong_sizes};
 
 use crate::bench::said;
 use crate::world::{PATIENCE, lab, on_runtime, turn};
@@ -24,6 +24,10 @@ fn nothing_is_lost_on_any_kind_of_path_at_any_size() {
     std::thread::sleep(Duration::from_secs(10));
     let report = meter.finish(Duration::from_secs(3)).unwrap();
     assert!(report.verdict(Limits::NONE_LOST).passed, "{report}");
+    let options = lab.state().options().unwrap_or_else(|error| panic!("{}", error.chain()));
+    let carried = carried(lab, &sites, PATIENCE).unwrap_or_else(|error| panic!("{}", error.chain()));
+    let wrong = wrong_sizes(&carried, options.host_mtu(), options.pod_mtu());
+    assert!(wrong.is_empty(), "{wrong:#?}");
     on_runtime(in_lab::lower(lab)).unwrap_or_else(|error| panic!("{}", error.chain()));
 }
 
