@@ -1,10 +1,13 @@
 //! The page `make soak` writes.
 
+#[path = "../soak/goals.rs"]
+mod goals;
 #[path = "../soak/report.rs"]
 mod report;
 
 use std::time::Duration;
 
+use goals::{Measured, goals};
 use report::{Section, Setting, put};
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -47,4 +50,23 @@ fn a_scenario_that_is_run_again_replaces_its_own_section_of_the_soak_page_alone(
         both[third..],
         "the other section is as it was"
     );
+}
+
+#[test]
+fn of_a_hundred_nodes_the_soak_page_says_which_goals_were_held_and_which_missed() {
+    let lab = |nodes, seconds, mebibytes: u64, busy| {
+        let (took, busy) = (Duration::from_secs(seconds), Duration::from_secs(busy));
+        Measured { nodes, took, memory: mebibytes << 20, busy }
+    };
+    assert_eq!(
+        goals(&lab(25, 13, 1121, 24), &lab(100, 256, 6273, 494)),
+        [
+            "- 100 nodes ready within 120 s: 256.0 s (MISSED)",
+            "- 100 nodes in 6144 MiB: 6273 MiB (MISSED)",
+            "- memory per node with 100 nodes at most 1.5 times that with 25: 1.40 times (held)",
+            "- processor per node with 100 nodes at most 1.5 times that with 25: 5.15 times (MISSED)",
+        ]
+    );
+    let all = goals(&lab(25, 13, 1121, 24), &lab(100, 60, 4500, 100));
+    assert!(all.iter().all(|goal| goal.ends_with("(held)")), "{all:?}");
 }

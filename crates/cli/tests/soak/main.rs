@@ -9,6 +9,7 @@ mod bench;
 #[path = "../lab/change.rs"]
 mod change;
 mod clusters;
+mod goals;
 mod hosts;
 mod kernel_datapath;
 mod kernel_lab;
