@@ -1,16 +1,16 @@
 //! A cluster small enough to visit every state of it.
 //!
 //! Three machines with disks, a kernel each, a daemon and an agent; an API; an operator that reads, sleeps and writes;
-//! an administrator with a few edits to spend; and the weather: power that fails, operators that die with a write still
-//! on its way, writes that arrive late or twice, nodes that join, leave and come back. What decides is the code that
-//! ships; the model only carries out what it says.
+//! an administrator with a few edits to spend, who pauses and resumes; and the weather: power that fails, operators that
+//! die with a write still on its way, writes that arrive late or twice, nodes that join, leave and come back, ways between
+//! them that become too narrow. What decides is the code that ships; the model only carries out what it says.
 
 use std::sync::LazyLock;
 
 use netferry_core::mtu::admit::{self, Admit, Arrival};
 use netferry_core::mtu::boot::{Booted, Saved};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds};
-use netferry_core::mtu::plan::{Decision, Facts, Observed};
+use netferry_core::mtu::plan::{Decision, Facts, Observed, OnLoss};
 use netferry_core::mtu::record::{Record, Rendering};
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
@@ -76,6 +76,12 @@ pub(crate) struct World {
     /// Whether a node is told something only while it is as it was read. In earnest that is always asked; where it is not
     /// asked here, no promise needs it.
     pub(crate) versions: bool,
+    /// How often the change may be paused, and resumed any time later.
+    pub(crate) pauses: u8,
+    /// How often a way may become too narrow for what the change leads to, and wide enough any time later.
+    pub(crate) narrows: u8,
+    /// What whoever edits says is to be done then.
+    pub(crate) on_loss: Option<OnLoss>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,10 +113,12 @@ pub(crate) enum Write {
     },
     Spec {
         read: Asked,
+        paused: bool,
         new: Asked,
     },
     Forget {
         read: Asked,
+        paused: bool,
     },
     Pool {
         read: PoolObject,
@@ -180,9 +188,17 @@ pub(crate) struct State {
     pub(crate) power_losses: u8,
     pub(crate) late_writes: u8,
     pub(crate) leavings: u8,
+    pub(crate) pauses: u8,
+    pub(crate) narrows: u8,
     pub(crate) spec: Asked,
     /// What stands beside it: whether it finishes by itself.
     pub(crate) unattended: bool,
+    /// And what is to be done when a way is too narrow.
+    pub(crate) on_loss: Option<OnLoss>,
+    /// And whether it is to wait.
+    pub(crate) paused: bool,
+    /// Whether nodes find that a way is too narrow for what the change leads to.
+    pub(crate) narrow: bool,
     pub(crate) record: Record,
     pub(crate) pool: PoolObject,
     /// What each epoch renders, as objects of the API that are never changed.
@@ -199,6 +215,10 @@ pub(crate) struct State {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
     Edit(Edit),
+    Pause,
+    Resume,
+    Narrow,
+    Widen,
     Think(Vec<Write>),
     Hear,
     Write,
@@ -298,8 +318,13 @@ impl Model for World {
             power_losses: self.power_losses,
             late_writes: self.late_writes,
             leavings: self.leavings,
+            pauses: self.pauses,
+            narrows: self.narrows,
             spec: Asked { mtu: Some(self.network.0), migration: None },
             unattended: self.unattended,
+            on_loss: self.on_loss,
+            paused: false,
+            narrow: false,
             record,
             pool: PoolObject { target: 0, taken: [None; NODES] },
             renderings: vec![record.rendering()],
@@ -315,6 +340,16 @@ impl Model for World {
         if state.edits > 0 {
             let edits = EDITS.into_iter().filter(|edit| self.asked(*edit) != state.spec);
             actions.extend(edits.map(Action::Edit));
+        }
+        if state.paused {
+            actions.push(Action::Resume);
+        } else if state.pauses > 0 {
+            actions.push(Action::Pause);
+        }
+        if state.narrow {
+            actions.push(Action::Widen);
+        } else if state.narrows > 0 {
+            actions.push(Action::Narrow);
         }
         if state.todo.is_empty() {
             let heard = heard(state);
@@ -374,11 +409,16 @@ impl Model for World {
             Action::Edit(edit) => {
                 state.edits -= 1;
                 state.spec = self.asked(*edit);
-                state.unattended = self.unattended;
+                (state.unattended, state.on_loss) = (self.unattended, self.on_loss);
             }
+            Action::Pause => (state.pauses, state.paused) = (state.pauses - 1, true),
+            Action::Resume => state.paused = false,
+            Action::Narrow => (state.narrows, state.narrow) = (state.narrows - 1, true),
+            Action::Widen => state.narrow = false,
             Action::Hear => state.heard = Some(objects(&state)),
             Action::Think(writes) => {
                 promises::take(before, writes)?;
+                promises::wait(before, writes)?;
                 state.todo.clone_from(writes);
             }
             Action::Write => {

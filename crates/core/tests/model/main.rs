@@ -15,6 +15,7 @@ mod promises;
 use cluster::{Planner, World};
 use explore::{Model, Report, explore, walk};
 use later::{Later, taken_and_not_started};
+use netferry_core::mtu::plan::OnLoss;
 
 /// Three nodes, one administrator with two edits, good weather.
 const UP: World = World {
@@ -29,10 +30,16 @@ const UP: World = World {
     leavings: 0,
     old_news: false,
     versions: false,
+    pauses: 0,
+    narrows: 0,
+    on_loss: None,
 };
 
 /// Pods fit hosts of either size.
 const HOSTS: World = World { network: (1300, 1400), ..UP };
+
+/// Pods stay as they are.
+const HOSTS_ALONE: World = World { network: (1400, 1400), ..UP };
 
 const DOWN: World = World { network: (8900, 1400), host: (9000, 1500), ..UP };
 
@@ -136,6 +143,48 @@ fn a_node_that_leaves_before_it_started_with_what_it_took_and_loses_its_power_br
     }
 }
 
+#[test]
+fn a_change_that_is_paused_and_resumed_at_any_time_keeps_its_promises() {
+    for way in [UP, DOWN, HOSTS, HOSTS_ALONE] {
+        let paused = World { pauses: 1, unattended: true, ..way };
+        keeps_its_promises(paused, World { power_losses: 1, ..paused });
+        let by_hand = World { edits: 3, unattended: false, ..paused };
+        if soak() {
+            breaks_none(&by_hand);
+        }
+    }
+}
+
+#[test]
+fn a_paused_change_keeps_its_promises_when_the_operator_dies_with_a_write_on_its_way() {
+    let paused = World { edits: 1, pauses: 2, late_writes: 1, versions: true, unattended: true, ..UP };
+    keeps_its_promises(paused, World { edits: 2, pauses: 1, ..paused });
+}
+
+#[test]
+fn a_change_that_finds_a_way_too_narrow_at_any_time_turns_around_and_keeps_its_promises() {
+    for way in [UP, DOWN, HOSTS, HOSTS_ALONE] {
+        let narrow = World { narrows: 1, unattended: true, ..way };
+        keeps_its_promises(World { edits: 1, power_losses: 1, ..narrow }, World { pauses: 1, ..narrow });
+        let by_hand = World { unattended: false, ..narrow };
+        keeps_its_promises(by_hand, World { power_losses: 1, ..by_hand });
+    }
+}
+
+#[test]
+fn a_way_that_is_too_narrow_while_the_operator_dies_with_a_write_on_its_way_breaks_no_promise() {
+    let narrow = World { edits: 1, narrows: 1, late_writes: 1, versions: true, unattended: true, ..DOWN };
+    keeps_its_promises(narrow, World { narrows: 2, pauses: 1, ..narrow });
+}
+
+#[test]
+fn a_change_told_to_wait_while_a_way_is_too_narrow_keeps_its_promises() {
+    for way in [UP, DOWN, HOSTS, HOSTS_ALONE] {
+        let narrow = World { narrows: 1, unattended: true, on_loss: Some(OnLoss::Pause), ..way };
+        keeps_its_promises(narrow, World { power_losses: 1, ..narrow });
+    }
+}
+
 /// More at once than every order of it could be visited in: all weather, many edits, by chance.
 #[test]
 fn no_promise_is_broken_on_random_walks_through_everything_at_once() {
@@ -153,6 +202,9 @@ fn no_promise_is_broken_on_random_walks_through_everything_at_once() {
             late_writes: 4,
             leavings: 3,
             versions: true,
+            pauses: 4,
+            narrows: 4,
+            on_loss: [None, Some(OnLoss::Reverse), Some(OnLoss::Pause)][seed as usize % 7 % 3],
             ..direction
         };
         if let Err((broken, way)) = walk(&world, seed, most) {

@@ -1,7 +1,8 @@
 //! Planners with one mistake each. A model that does not find them out would not find ours out either.
 
 use netferry_core::mtu::admit::{Admit, Arrival, admit};
-use netferry_core::mtu::plan::{Decision, Facts, decide};
+use netferry_core::mtu::plan::{Decision, Facts, Mode, OnLoss, decide};
+use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold, choose};
@@ -121,4 +122,78 @@ fn an_agent_that_lets_a_newcomer_serve_whatever_its_disk_holds_is_found_out() {
     let planner = Planner { admit: shortsighted, ..Planner::SHIPPING };
     let leaving = World { planner, leavings: 1, power_losses: 1, unattended: true, ..UP };
     is_found_out(&Later::when(leaving, taken_and_not_started), "I3");
+}
+
+fn restless(record: &Record, facts: &Facts) -> Decision {
+    let decision = decide(record, facts);
+    let mode = Mode { paused: false, ..facts.mode };
+    let restless = decide(record, &Facts { mode, ..facts.clone() });
+    match restless.record.change {
+        Some(Change { stage: Stage::Settling, .. }) => Decision { rollout: decision.rollout, ..restless },
+        Some(_) | None => decision,
+    }
+}
+
+#[test]
+fn a_planner_that_begins_phase_two_while_it_is_paused_is_found_out() {
+    let planner = Planner { decide: restless, ..Planner::SHIPPING };
+    is_found_out(&World { planner, pauses: 1, ..UP }, "I5: while the change waits phase two begins");
+}
+
+fn unheld(pool: &Pool, nodes: &[Node], operator: Option<&NodeName>, _: Option<&Hold>) -> Choice {
+    choose(pool, nodes, operator, None)
+}
+
+#[test]
+fn a_planner_that_takes_a_node_while_the_change_waits_is_found_out() {
+    let planner = Planner { choose: unheld, ..Planner::SHIPPING };
+    let world = World { planner, edits: 1, ..UP };
+    is_found_out(&World { pauses: 1, ..world }, "I5: while the change waits a node is taken");
+    let told_to_wait = World { narrows: 1, on_loss: Some(OnLoss::Pause), ..world };
+    is_found_out(&told_to_wait, "I5: while the change waits a node is taken");
+}
+
+fn straight_back(record: &Record, facts: &Facts) -> Decision {
+    let decision = decide(record, facts);
+    match record.change {
+        Some(change @ Change { stage: Stage::Settling, back: false, .. }) if decision.edit.is_some() => {
+            let record = record.with(Some(Change { stage: Stage::Returning, ..change }));
+            Decision { record, edit: None, ..decision }
+        }
+        Some(_) | None => decision,
+    }
+}
+
+#[test]
+fn a_planner_that_turns_around_without_a_phase_in_which_nodes_hold_both_is_found_out() {
+    let planner = Planner { decide: straight_back, ..Planner::SHIPPING };
+    let narrow = World { planner, edits: 1, narrows: 1, unattended: true, ..UP };
+    is_found_out(&narrow, "I4");
+    is_found_out(&World { network: DOWN.network, host: DOWN.host, ..narrow }, "I4");
+}
+
+fn stubborn(record: &Record, facts: &Facts) -> Decision {
+    let none = Probes::default();
+    decide(record, &Facts { probes: &none, ..facts.clone() })
+}
+
+#[test]
+fn a_planner_that_goes_on_where_a_way_is_too_narrow_is_found_out() {
+    let planner = Planner { decide: stubborn, ..Planner::SHIPPING };
+    let narrow = World { planner, edits: 1, narrows: 1, ..UP };
+    is_found_out(&narrow, "I5: a way is too narrow");
+    is_found_out(&World { unattended: true, ..narrow }, "I5: a way is too narrow");
+}
+
+fn undecided(record: &Record, facts: &Facts) -> Decision {
+    let forth = |change: Change| Change { back: false, ..change };
+    let forgotten = |record: &Record| Record { change: record.change.map(forth), ..*record };
+    let decision = decide(&forgotten(record), facts);
+    Decision { record: forgotten(&decision.record), ..decision }
+}
+
+#[test]
+fn a_planner_that_turns_around_more_than_once_is_found_out() {
+    let planner = Planner { decide: undecided, ..Planner::SHIPPING };
+    is_found_out(&World { planner, edits: 1, narrows: 1, unattended: true, ..UP }, "I5: a way is too narrow");
 }

@@ -6,13 +6,14 @@ use netferry_core::label::{LabelSelector, Labels};
 use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::equipment::Equipped;
-use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, SpecEdit};
-use netferry_core::mtu::probe::judge::Probes;
+use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, Rollout, SpecEdit};
+use netferry_core::mtu::probe::Way;
+use netferry_core::mtu::probe::judge::{Lost, Pair, Probes, Trouble};
 use netferry_core::name::NodeName;
-use netferry_core::rollout::choose::Choice;
+use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::pool::{Identity, MaxUnavailable, Node, NodeState, Pool, Truth};
 
-use crate::cluster::{MOST_AWAY, NAMES, NODES, Object, PoolObject, State, World, Write, config};
+use crate::cluster::{MOST_AWAY, NAMES, NODES, Object, PoolObject, State, World, Write, config, mtu};
 use crate::promises;
 
 impl World {
@@ -41,6 +42,14 @@ impl World {
         }
     }
 
+    /// What nodes found out about the ways between them. Which way is too narrow changes no decision.
+    fn probes(&self, state: &State) -> Probes {
+        let pair = Pair { from: NAMES[0].clone(), to: NAMES[1].clone() };
+        let (way, lost) = (Way::ALL[0].0, Lost::Above(mtu(self.host.0.min(self.host.1))));
+        let failed = state.narrow.then_some(Trouble { pair, way, lost });
+        Probes { failed: failed.into_iter().collect(), ..Probes::default() }
+    }
+
     /// One pass of the operator: what it writes, from what it read.
     pub(crate) fn think(&self, state: &State, objects: &[Option<Object>; NODES]) -> Vec<Write> {
         let nodes: BTreeMap<NodeName, NodeFacts> = objects
@@ -48,8 +57,8 @@ impl World {
             .enumerate()
             .filter_map(|(at, object)| Some((NAMES[at].clone(), World::facts_of(object.as_ref()?))))
             .collect();
-        let (equipped, probes) = (Equipped::new(), Probes::default());
-        let mode = Mode { unattended: state.unattended, ..Mode::default() };
+        let (equipped, probes) = (Equipped::new(), self.probes(state));
+        let mode = Mode { unattended: state.unattended, on_loss: state.on_loss, paused: state.paused };
         let cluster = Cluster { plugin: Plugin::OvnKubernetes(Transport::Geneve), v6: false };
         let facts =
             Facts { cluster, asked: state.spec, mode, nodes: &nodes, equipped: &equipped, probes: &probes };
@@ -71,10 +80,10 @@ impl World {
                     }),
                 },
             };
-            return vec![Write::Spec { read: state.spec, new }];
+            return vec![Write::Spec { read: state.spec, paused: state.paused, new }];
         }
         if decision.forget {
-            return vec![Write::Forget { read: state.spec }];
+            return vec![Write::Forget { read: state.spec, paused: state.paused }];
         }
         if state.pool.target != state.record.epoch {
             let new = PoolObject { target: state.record.epoch, ..state.pool };
@@ -95,7 +104,13 @@ impl World {
             .enumerate()
             .filter_map(|(at, object)| Some(World::node_of(at, object.as_ref()?)))
             .collect();
-        let Choice { taken, tell: told, tell_waiting, .. } = (self.planner.choose)(&pool, &nodes, None, None);
+        let held = match decision.rollout {
+            Rollout::Go => None,
+            Rollout::Paused => Some(Hold::Taking("paused".to_owned())),
+            Rollout::Losing(_) => Some(Hold::Taking("packets are lost".to_owned())),
+        };
+        let Choice { taken, tell: told, tell_waiting, .. } =
+            (self.planner.choose)(&pool, &nodes, None, held.as_ref());
         let life = |at: usize| {
             let taken = taken.iter().find(|taken| taken.name == NAMES[at])?;
             Some(taken.uid.parse().expect("the model gave it"))
@@ -131,12 +146,13 @@ impl World {
                 state.record = new;
                 Ok(true)
             }
-            Write::Spec { read, new } if read == state.spec => {
+            // One object holds both, so whoever read either before it changed is refused.
+            Write::Spec { read, paused, new } if (read, paused) == (state.spec, state.paused) => {
                 state.spec = new;
                 Ok(true)
             }
-            Write::Forget { read } if read == state.spec => {
-                state.unattended = false;
+            Write::Forget { read, paused } if (read, paused) == (state.spec, state.paused) => {
+                (state.unattended, state.on_loss) = (false, None);
                 Ok(true)
             }
             Write::Pool { read, new } if read == state.pool => {

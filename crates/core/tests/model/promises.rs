@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use netferry_core::mtu::admit::{Admit, NotYet};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Fleet, Plugin, Transport, read};
 use netferry_core::mtu::file::HostFile;
-use netferry_core::mtu::plan::{self, NodeFacts};
+use netferry_core::mtu::plan::{self, NodeFacts, OnLoss};
 use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::rollout::pool::NodeState;
 
-use crate::cluster::{Action, HEADERS, MOST_AWAY, Machine, NAMES, State, World, Write, heard, mtu};
+use crate::cluster::{
+    Action, HEADERS, MOST_AWAY, Machine, NAMES, PoolObject, State, World, Write, heard, mtu,
+};
 use crate::explore::{Model, fingerprint};
 
 pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(), String> {
@@ -19,9 +22,11 @@ pub(crate) fn hold(world: &World, state: &State, actions: &[Action]) -> Result<(
     there_is_a_way_back(state)?;
     nonsense_is_nowhere(world, state)?;
     at_rest_all_have_arrived(world, state, actions)?;
-    // From every state would take too long; from so many it is as good.
-    if fingerprint(state).is_multiple_of(997) {
+    // From every state would take too long; from so many it is as good. Worlds in which a change waits are smaller.
+    let every = if world.pauses + world.narrows > 0 { 97 } else { 997 };
+    if fingerprint(state).is_multiple_of(every) {
         it_comes_to_rest_and_can_be_taken_back(world, state)?;
+        what_the_underlay_cannot_carry_comes_back(world, state)?;
     }
     Ok(())
 }
@@ -65,10 +70,10 @@ pub(crate) fn take(state: &State, writes: &[Write]) -> Result<(), String> {
     let heard = heard(state);
     for write in writes {
         let Write::Pool { read, new } = write else { continue };
-        let at = 0..NAMES.len();
-        if !at.clone().any(|at| new.taken[at].is_some() && new.taken[at] != read.taken[at]) {
+        if !takes(read, new) {
             continue;
         }
+        let at = 0..NAMES.len();
         let off = |at: usize| heard[at].as_ref().is_some_and(|node| !node.ready || node.cordoned);
         let away: Vec<&str> =
             at.filter(|at| new.taken[*at].is_some() || off(*at)).map(|at| NAMES[at].as_str()).collect();
@@ -93,6 +98,64 @@ fn every_disk_boots_into_what_goes_with_the_rest(state: &State) -> Result<(), St
         let host = HostFile::of(rendering).host(original).unwrap_or(Envelope::settled(own));
         if let Some(anchor) = host_anchor.filter(|anchor| !host.holds(*anchor)) {
             return Err(format!("I4: the host of {} would boot into {host} beside {anchor}", NAMES[at]));
+        }
+    }
+    Ok(())
+}
+
+/// I5: what the operator decides while a change waits. What it decided before may still be on its way.
+pub(crate) fn wait(state: &State, writes: &[Write]) -> Result<(), String> {
+    if !waits(state) {
+        return Ok(());
+    }
+    for write in writes {
+        let wrong = match write {
+            // One that serves nothing is nobody taken.
+            Write::Tell { if_waiting: true, .. } => continue,
+            Write::Tell { node, .. } => format!("{} is told something", NAMES[*node]),
+            Write::Pool { read, new } if takes(read, new) => "a node is taken".to_owned(),
+            Write::Record { new, .. } if settles(new) && !settles(&state.record) => {
+                "phase two begins".to_owned()
+            }
+            // One that every node has settled in ends, whatever is lost on some way.
+            Write::Record { new, .. } if state.paused && new.change.is_none() => "it ends".to_owned(),
+            Write::Spec { .. } if state.paused => "an edit is made that nobody made".to_owned(),
+            Write::Pool { .. } | Write::Record { .. } | Write::Spec { .. } | Write::Forget { .. } => continue,
+        };
+        return Err(format!("I5: while the change waits {wrong}"));
+    }
+    Ok(())
+}
+
+fn settles(record: &Record) -> bool {
+    matches!(record.change, Some(Change { stage: Stage::Settling, .. }))
+}
+
+fn takes(read: &PoolObject, new: &PoolObject) -> bool {
+    new.taken.iter().zip(&read.taken).any(|(new, read)| new.is_some() && new != read)
+}
+
+/// Whether a change that is under way waits for somebody: to resume it, or to see to a way that is too narrow.
+fn waits(state: &State) -> bool {
+    let Some(change) = state.record.change else { return false };
+    state.paused || (state.narrow && state.on_loss == Some(OnLoss::Pause) && forward(&change))
+}
+
+/// Whether trouble may turn it around.
+fn forward(change: &Change) -> bool {
+    !change.back && change.stage != Stage::Returning
+}
+
+/// I5: whoever was taken before a change had to wait arrives where it was told to be, and serves.
+fn nobody_is_halfway(state: &State) -> Result<(), String> {
+    for (machine, name) in state.machines.iter().zip(NAMES.iter()) {
+        let Some(object) = &machine.object else { continue };
+        let done = object.desired == object.current && object.state == Some(NodeState::Done);
+        if object.desired.is_some() && !done {
+            return Err(format!("I5: the change waits, and {name} is halfway"));
+        }
+        if machine.known && machine.serving.is_none() {
+            return Err(format!("I5: the change waits, and {name} serves no more"));
         }
     }
     Ok(())
@@ -146,6 +209,10 @@ pub(crate) fn progress(action: &Action) -> bool {
         | Action::Boot(_)
         | Action::Agent(_) => true,
         Action::Edit(_)
+        | Action::Pause
+        | Action::Resume
+        | Action::Narrow
+        | Action::Widen
         | Action::Die
         | Action::LateWrite { .. }
         | Action::PowerLoss(_)
@@ -172,13 +239,19 @@ fn at_rest_all_have_arrived(world: &World, state: &State, actions: &[Action]) ->
     if state.record.change.is_none() && (0..NAMES.len()).any(too_small) {
         return Ok(());
     }
+    let cordoned = |machine: &Machine| machine.object.as_ref().is_some_and(|object| object.cordoned);
+    if state.machines.iter().any(cordoned) {
+        return Err("stuck: nothing more happens, and a node stays cordoned".into());
+    }
+    if waits(state) {
+        return nobody_is_halfway(state);
+    }
     let missing = plan::missing(&state.record.rendering(), &facts(state));
     if !missing.is_empty() {
         return Err(format!("stuck: nothing more happens, and {missing:?} are not there"));
     }
-    let cordoned = |machine: &Machine| machine.object.as_ref().is_some_and(|object| object.cordoned);
-    if state.machines.iter().any(cordoned) {
-        return Err("stuck: nothing more happens, and a node stays cordoned".into());
+    if state.narrow && state.record.change.is_some_and(|change| forward(&change)) {
+        return Err("I5: a way is too narrow, and the change does not turn around".into());
     }
     match state.record.change.map(|change| change.stage) {
         Some(Stage::Spreading { finish: true }) => {
@@ -209,6 +282,8 @@ fn it_comes_to_rest_and_can_be_taken_back(world: &World, state: &State) -> Resul
     if deserted(&state) {
         return Ok(());
     }
+    (state.paused, state.narrow) = (false, false);
+    state = rest(world, state)?;
     // Back at once, or back through phase one; then the second edit.
     let finish = |at: Mtu| Asked { mtu: Some(at.bytes()), migration: None };
     for _ in 0..4 {
@@ -230,10 +305,33 @@ fn it_comes_to_rest_and_can_be_taken_back(world: &World, state: &State) -> Resul
     }
 }
 
+/// I5, where a change turns around by itself: with a way that is too narrow and stays so it comes to where it began.
+fn what_the_underlay_cannot_carry_comes_back(world: &World, state: &State) -> Result<(), String> {
+    let forward = state.record.change.filter(|change| !change.back && world.narrows > 0);
+    let Some(begun) = forward.filter(|_| state.on_loss != Some(OnLoss::Pause)) else { return Ok(()) };
+    // What was decided before that was found may end the change.
+    let narrow = State { todo: Vec::new(), narrow: true, paused: false, ..state.clone() };
+    let mut state = rest(world, narrow)?;
+    if deserted(&state) {
+        return Ok(());
+    }
+    if state.record.change.is_some() {
+        // The second edit of the way back, which is somebody's to make where nobody said that it is not.
+        state.spec = Asked { mtu: Some(state.record.published().bytes()), migration: None };
+        state = rest(world, state)?;
+    }
+    let Record { mtu, change, hosts, .. } = state.record;
+    let from = (begun.network.from, begun.host.from);
+    if change.is_none() && (mtu, hosts.unwrap_or(from.1)) == from {
+        Ok(())
+    } else {
+        Err(format!("I5: a way is too narrow, and the change ends with {:?}, not at {from:?}", state.record))
+    }
+}
+
 /// I3, and I1's reason: what every node holds changes only when every node holds both.
 pub(crate) fn advance(_: &World, state: &State, new: &Record) -> Result<(), String> {
-    let began = |record: &Record| matches!(record.change, Some(Change { stage: Stage::Settling, .. }));
-    if !began(new) || began(&state.record) {
+    if !settles(new) || settles(&state.record) {
         return Ok(());
     }
     let (old_anchor, new_anchor) = (state.record.anchor().0, new.anchor().0);
