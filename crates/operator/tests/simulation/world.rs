@@ -1,20 +1,23 @@
 //! One run: a cluster, an administrator who changes their mind, and the weather.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::{MtuUnattended, MtuWaits};
+use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended, MtuWaits};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::rollout::MachineConfig;
+use netferry_core::mtu::probe::Report;
 use netferry_core::mtu::probe::judge::untried;
 use netferry_core::mtu::record::{Change, Stage};
 use netferry_core::name::NodeName;
 use netferry_operator::lead::Timing;
 use netferry_translate::probe;
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -41,6 +44,10 @@ struct World {
     lives: usize,
     /// Writes of operators that are no more, until they arrive.
     late: Vec<JoinHandle<()>>,
+    /// Whoever takes back, some time later, what holds the change up.
+    passing: Vec<JoinHandle<()>>,
+    /// What somebody said is to be done when packets are lost.
+    on_loss: Option<&'static str>,
     done: Vec<String>,
 }
 
@@ -101,17 +108,23 @@ pub(crate) async fn tell(story: Story) -> Told {
     let began = Instant::now();
     let mut chance = Chance::new(story.seed);
     let (unattended, limit) = (chance.percent(40), 1 + chance.below(3));
+    let on_loss = [None, None, Some("reverse"), Some("pause")][chance.below(4)];
     let mut site = Site::new(limit, chance.branch()).await;
     let seconds = Duration::from_secs;
     // As long as usual, and renewed half as often: most of what is written in quiet hours would be that.
     site.cluster.timing = Timing::new(seconds(15), seconds(10), seconds(4)).expect("it is safe");
     site.fleet.pace = Pace { anyway: seconds(60), ..Pace::USUAL };
     let operator = site.cluster.operator("life-1");
-    let mut world = World { site, chance, operator, lives: 1, late: Vec::new(), done: Vec::new() };
+    let (late, passing, done) = (Vec::new(), Vec::new(), Vec::new());
+    let mut world = World { site, chance, operator, lives: 1, late, passing, on_loss, done };
     world.site.populate(story.nodes, 3).await;
     if unattended {
         world.note("unattended");
         world.site.annotate(MtuUnattended::KEY, Some("true")).await;
+    }
+    if let Some(on_loss) = on_loss {
+        world.note(format!("{on_loss} on loss"));
+        world.site.annotate(MtuOnLoss::KEY, Some(on_loss)).await;
     }
     world.site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
     for _ in 0..3 + world.chance.below(8) {
@@ -143,7 +156,7 @@ impl World {
     }
 
     async fn something(&mut self) {
-        match self.chance.below(16) {
+        match self.chance.below(20) {
             0 | 1 => {
                 let name = self.some_machine();
                 self.site.fleet.cut_power(&name);
@@ -185,7 +198,7 @@ impl World {
             12 => self.end_at_some_step(Part::Agent, 40),
             13 => self.end_at_some_step(Part::HostInit, 6),
             14 => self.end_at_some_step(Part::Power, 40),
-            _ => {
+            15 => {
                 let lines = [self.site.line.clone(), self.operator.line.clone()];
                 lines.iter().for_each(|line| line.hold(|_, _| true));
                 let pause = self.chance.millis(100, 90_000);
@@ -193,7 +206,71 @@ impl World {
                 lines.iter().for_each(Line::let_go);
                 self.note("the API falls silent");
             }
+            16 => self.pause_the_change().await,
+            17 => self.pause_the_workers().await,
+            18 => {
+                let (from, to) = self.some_way();
+                self.note(format!("the way from {from} to {to} becomes narrow"));
+                self.site.fleet.truth.with(|seen| seen.narrow = Some((from, to, mtu(HOSTS.0))));
+                let (time, truth) = (self.a_while(), self.site.fleet.truth.clone());
+                self.passes(async move {
+                    sleep(time).await;
+                    truth.with(|seen| seen.narrow = None);
+                });
+            }
+            _ => {
+                let ((from, to), lost) = (self.some_way(), 1 + self.chance.below(19));
+                self.note(format!("{lost} of 20 are lost on the way from {from} to {to}"));
+                let lost = u32::try_from(lost).expect("it is below 20");
+                self.site.fleet.truth.with(|seen| seen.lossy = Some((from, to, lost)));
+                let (time, truth) = (self.a_while(), self.site.fleet.truth.clone());
+                self.passes(async move {
+                    sleep(time).await;
+                    truth.with(|seen| seen.lossy = None);
+                });
+            }
         }
+    }
+
+    /// A way from one machine to another.
+    fn some_way(&mut self) -> (String, String) {
+        let names: Vec<&String> = self.site.fleet.names().collect();
+        let from = self.chance.below(names.len());
+        let to = (from + 1 + self.chance.below(names.len() - 1)) % names.len();
+        (names[from].clone(), names[to].clone())
+    }
+
+    /// Long enough for nodes to notice, or not.
+    fn a_while(&mut self) -> Duration {
+        self.chance.millis(1_000, 600_000)
+    }
+
+    fn passes(&mut self, end: impl Future<Output = ()> + Send + 'static) {
+        self.passing.push(tokio::spawn(end));
+    }
+
+    /// Somebody pauses the change, and resumes it some time later.
+    async fn pause_the_change(&mut self) {
+        self.note("the change is paused");
+        self.site.annotate(MtuPaused::KEY, Some("true")).await;
+        let (time, networks) = (self.a_while(), self.site.networks());
+        self.passes(async move {
+            sleep(time).await;
+            let resumed = Patch::Merge(json!({ "metadata": { "annotations": { MtuPaused::KEY: null } } }));
+            networks.patch("cluster", &PatchParams::default(), &resumed).await.expect("the change goes on");
+        });
+    }
+
+    /// Somebody pauses the pool of the workers, and unpauses it some time later.
+    async fn pause_the_workers(&mut self) {
+        self.note("the workers are paused");
+        let paused = |paused: bool| Patch::Merge(json!({ "spec": { "paused": paused } }));
+        let (time, pools) = (self.a_while(), self.site.pools());
+        pools.patch("worker", &PatchParams::default(), &paused(true)).await.expect("the pool waits");
+        self.passes(async move {
+            sleep(time).await;
+            pools.patch("worker", &PatchParams::default(), &paused(false)).await.expect("the pool goes on");
+        });
     }
 
     /// This part of whichever machine makes one of the next steps ends there.
@@ -242,6 +319,7 @@ impl World {
         self.site.fleet.truth.with(|seen| seen.steps = Steps::default());
         let back = self.chance.percent(30);
         self.note(if back { "taken back" } else { "brought to its end" });
+        let origin = self.a_way_stays_narrow().await;
         let began = Instant::now();
         let mut last = String::new();
         while began.elapsed() < self.site.patience() {
@@ -255,6 +333,10 @@ impl World {
                         site.finish(record.mtu.bytes()).await;
                         match site.settled().await {
                             Ok(mtu) => {
+                                assert!(
+                                    origin.is_none_or(|origin| origin == mtu),
+                                    "too narrow, it ends at {mtu}"
+                                );
                                 self.told_the_truth(mtu).await;
                                 return mtu;
                             }
@@ -279,6 +361,27 @@ impl World {
         }
         let status = self.site.cluster.network().await.status;
         panic!("it never comes to rest: {last}; {status:#?}; {:?}", self.done);
+    }
+
+    /// What holds the change up ends when whoever sees to it does. By chance a way stays narrow for good: a change that leads
+    /// to more, and that nobody told to wait, has to turn around, which tells where it ends.
+    async fn a_way_stays_narrow(&mut self) -> Option<u32> {
+        let stays = self.chance.percent(30) && self.on_loss != Some("pause");
+        let (from, to) = self.some_way();
+        for passing in std::mem::take(&mut self.passing) {
+            passing.await.expect("it only waits");
+        }
+        // What was taken back just now is still to be said.
+        sleep(LOOK).await;
+        if !stays {
+            return None;
+        }
+        self.note(format!("the way from {from} to {to} stays narrow"));
+        self.site.fleet.truth.with(|seen| seen.narrow = Some((from, to, mtu(HOSTS.0))));
+        let change = self.site.record().await?.change?;
+        let Change { network, stage, back, .. } = change;
+        let leads_to_more = network.to == mtu(PODS.1) && !back && stage != Stage::Settling;
+        leads_to_more.then_some(network.from.bytes())
     }
 
     /// A machine that joined with a small uplink when all others had arrived at large ones serves nothing and says so;
@@ -315,7 +418,7 @@ impl World {
             })
             .await;
         self.site
-            .until("every machine has tried all others", async |site| {
+            .until("every machine has tried all others and says what it finds now", async |site| {
                 let epoch = site.record().await?.epoch;
                 let nodes = site.cluster.nodes().list(&ListParams::default()).await.expect("a list").items;
                 let name = |node: &Node| NodeName::new(node.name_any()).expect("a node's name");
@@ -323,7 +426,19 @@ impl World {
                 let reports = nodes
                     .iter()
                     .filter_map(|node| Some((name(node), probe::report(Some(node.annotations())).ok()??)));
-                untried(|_| Some(epoch), &uids, &reports.collect()).is_empty().then_some(())
+                let reports: BTreeMap<NodeName, Report> = reports.collect();
+                let narrow = site.fleet.truth.with(|seen| {
+                    let (from, to, passes) = seen.narrow.clone()?;
+                    let takes =
+                        |name| seen.serving.get(name).is_some_and(|(_, host)| host.carries() > passes);
+                    (takes(&from) && takes(&to)).then_some(from)
+                });
+                let says = |(name, report): (&NodeName, &Report)| {
+                    report.losses.is_empty()
+                        && report.narrow.is_empty() == (Some(name.as_str()) != narrow.as_deref())
+                };
+                let all = untried(|_| Some(epoch), &uids, &reports).is_empty() && reports.iter().all(says);
+                all.then_some(())
             })
             .await;
         // The last edit may have come just before everything was found at rest.
