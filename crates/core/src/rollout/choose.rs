@@ -109,13 +109,10 @@ pub fn choose<N: Borrow<Node>>(
         }
     }
     if pool.name == CONTROL_PLANE {
-        // One that was told something older is on its way already.
-        waiting.sort_by_cached_key(|node| (!node.is_told_waiting(), place(node)));
-        // Those that wait are away together: they would keep each other from ever being told.
-        let others_away = busy.len() - waiting.iter().filter(|node| busy.contains(&node.name)).count();
-        let alone = usize::from(others_away == 0).min(waiting.len());
-        left.extend(waiting.drain(alone..).map(|node| (node.name.clone(), NotNow::Busy)));
-        busy.extend(waiting.iter().map(|node| node.name.clone()));
+        let (goes, stay) = alone(waiting, &busy);
+        left.extend(stay.iter().map(|node| (node.name.clone(), NotNow::Busy)));
+        busy.extend(goes.iter().map(|node| node.name.clone()));
+        waiting = goes;
     }
     let tell_waiting = waiting.iter().map(|node| node.name.clone()).collect();
     candidates.sort_by_cached_key(|node| place(node));
@@ -136,6 +133,17 @@ pub fn choose<N: Borrow<Node>>(
     }
     busy.extend(tell.iter().cloned());
     Choice { taken, tell, tell_waiting, left, away: busy }
+}
+
+/// Of nodes that wait the one that goes alone, as long as nobody else is away, and those that stay.
+fn alone<'a>(mut waiting: Vec<&'a Node>, busy: &BTreeSet<NodeName>) -> (Vec<&'a Node>, Vec<&'a Node>) {
+    // One that was told something older is on its way already.
+    waiting.sort_by_cached_key(|node| (!node.is_told_waiting(), place(node)));
+    // Those that wait are away together: they would keep each other from ever being told.
+    let others_away = busy.iter().any(|name| waiting.iter().all(|node| node.name != *name));
+    let goes = if others_away { 0 } else { waiting.len().min(1) };
+    let stay = waiting.split_off(goes);
+    (waiting, stay)
 }
 
 fn place(node: &Node) -> (bool, String, u64, NodeName) {
