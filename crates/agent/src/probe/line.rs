@@ -47,7 +47,7 @@ struct Line {
     address: IpAddr,
     socket: Arc<UdpSocket>,
     /// Answers for as long as the line is there.
-    _answering: JoinSet<()>,
+    answering: JoinSet<()>,
 }
 
 impl Lines {
@@ -56,9 +56,12 @@ impl Lines {
     }
 
     /// Opens lines at these addresses, and closes all others. What cannot be opened yet is tried again the next time:
-    /// the address may not be there.
+    /// the address may not be there. One that nobody answers at any more, whatever ended that, is opened anew: others
+    /// would take its silence for a way that is too narrow.
     pub(super) fn keep(&mut self, addresses: &[(Way, IpAddr)]) {
-        self.open.retain(|way, line| addresses.contains(&(*way, line.address)));
+        self.open.retain(|way, line| {
+            addresses.contains(&(*way, line.address)) && line.answering.try_join_next().is_none()
+        });
         for (way, address) in addresses {
             if self.open.contains_key(way) {
                 continue;
@@ -79,7 +82,7 @@ impl Lines {
         let socket = Arc::new(UdpSocket::from_std(socket)?);
         let mut answering = JoinSet::new();
         answering.spawn(answer(Arc::clone(&socket), self.peers.clone(), self.heard.clone()));
-        Ok(Line { address, socket, _answering: answering })
+        Ok(Line { address, socket, answering })
     }
 
     /// Asks a node a question of this size.
@@ -137,5 +140,45 @@ async fn answer(socket: Arc<UdpSocket>, peers: watch::Receiver<Peers>, heard: He
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netferry_core::mtu::probe::Peer;
+    use netferry_core::name::NodeName;
+    use netferry_testkit::wait::in_time;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_nobody_answers_at_any_more_is_opened_anew() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let (way, number) = (Way::named("hosts-ipv4").unwrap(), 7);
+        let peer = Peer { uid: String::new(), addresses: vec![(way, here)], runs: None, there: true };
+        let peers = watch::Sender::new(Peers::from([(NodeName::new("a").unwrap(), peer)]));
+        let (heard, _answers) = mpsc::channel(1);
+        let mut lines = Lines::new(Arc::new(Kernel::here().unwrap()), 0, peers.subscribe(), heard);
+        lines.keep(&[(way, here)]);
+        let first = lines.open[&way].socket.local_addr().unwrap();
+        lines.keep(&[(way, here)]);
+        assert_eq!(lines.open[&way].socket.local_addr().unwrap(), first, "one that is well is kept");
+
+        lines.open.get_mut(&way).unwrap().answering.abort_all();
+        let asks = UdpSocket::bind((here, 0)).await.unwrap();
+        let answered = async {
+            let mut datagram = [0; LENGTH];
+            loop {
+                lines.keep(&[(way, here)]);
+                let to = lines.open[&way].socket.local_addr().unwrap();
+                asks.send_to(&Message::Question(number).write(LENGTH), to).await.unwrap();
+                let answer = timeout(Duration::from_millis(100), asks.recv_from(&mut datagram));
+                if let Ok(answer) = answer.await {
+                    return Message::read(&datagram[..answer.unwrap().0]);
+                }
+            }
+        };
+        assert_eq!(in_time("an answer", answered).await, Some(Message::Answer(number)));
     }
 }
