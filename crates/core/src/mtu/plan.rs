@@ -196,8 +196,11 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     let fleet = Fleet { hosts: &hosts, equipped: facts.equipped };
     let (wanted, refusals) = match check::read(&facts.cluster, record, fleet, &facts.asked) {
         Ok(wanted) => (wanted, Vec::new()),
-        // Whoever asks for something else no longer asks for what is under way.
-        Err(refusals) => (Wanted { change: record.change, may_end: true }, refusals),
+        // Phase two was asked for by an edit that was accepted. A change that was taken back ends by one that is yet to come.
+        Err(refusals) => {
+            let returning = record.change.is_some_and(|change| change.stage == Stage::Returning);
+            (Wanted { change: record.change, may_end: !returning }, refusals)
+        }
     };
     let rendering = record.rendering();
     let missing = missing(&rendering, facts.nodes);
