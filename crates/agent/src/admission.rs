@@ -1,8 +1,12 @@
-//! Whether this node serves pods, and at which sizes: asked once at every boot.
+//! Whether this node serves pods, and at which sizes: asked at every boot, and again when its object in the API is another.
 //!
 //! A node that goes with the rest of the cluster serves at once. One that does not, because it is new or was away while
 //! the cluster moved on, says that it waits, and is told its configuration; see `docs/adr/0009`. What is decided here is
 //! written into this boot's record and stays until the next boot.
+//!
+//! Who removes a node's object takes the node out of a change: nobody waits for it any more. What it serves goes on, but
+//! the object it registers as next is another node's, of which nothing that others need to reach its pods is said before
+//! that one was let in ([`Door::keep`], `admitted`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,10 +39,13 @@ use crate::facts::publish::MANAGER;
 use crate::kept;
 use crate::machine::disk::{Disk, DiskError};
 
-/// What is remembered, in our data directory.
+/// What is remembered: in our data directory for later boots, and in our run directory for this one. A data directory that is
+/// full must not make a node that serves a newcomer for its next agent: it would be restarted beside others that are away.
 const FILE: &str = "served.json";
 /// How long the API may take to answer before the node goes by what it last knew.
 const ANSWERS: Duration = Duration::from_secs(10);
+/// How soon what could not be remembered is written again.
+const REMEMBERS: Duration = Duration::from_secs(30);
 /// Between attempts: at first, and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
@@ -52,8 +59,8 @@ struct Served {
 }
 
 impl Served {
-    fn read(data: &Path) -> Served {
-        kept::read(data, FILE).ok().flatten().unwrap_or_default()
+    fn read(directory: &Path) -> Option<Served> {
+        kept::read(directory, FILE).ok().flatten()
     }
 }
 
@@ -67,12 +74,23 @@ pub struct Door {
     pub namespace: String,
     /// Our data directory.
     pub data: PathBuf,
+    /// Our run directory, which does not outlive a boot.
+    pub run: PathBuf,
     /// The host's files, of which the next boot reads its sizes.
     pub disk: Arc<Disk>,
     /// What this boot runs at.
     pub running: Running,
     /// The cluster's networks.
     pub networks: watch::Receiver<Option<Written>>,
+}
+
+/// How a node was let in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Entry {
+    /// What its pods run at.
+    network: Envelope,
+    /// As which object of the API; empty where that was never known.
+    uid: String,
 }
 
 /// Why nothing could be decided.
@@ -97,13 +115,39 @@ enum Trouble {
 }
 
 impl Door {
-    /// Decides whether to serve, and goes on remembering what is applied. `serve` hears of it once; it stays so until the
-    /// next boot.
-    pub async fn keep(mut self, serve: watch::Sender<Option<Envelope>>) {
+    /// Decides whether to serve, and goes on remembering what is applied.
+    ///
+    /// `serve` hears the size once; it stays so until the next boot. `admitted` hears as which object of the API the node was
+    /// let in, and again when it was let in as another.
+    pub async fn keep(
+        mut self,
+        serve: watch::Sender<Option<Envelope>>,
+        admitted: watch::Sender<Option<String>>,
+    ) {
+        let mut served = false;
+        loop {
+            let Entry { network, uid } = self.let_in(served).await;
+            if !served {
+                tracing::info!(%network, "pods are served at this size until the next boot");
+                serve.send_replace(Some(network));
+                served = true;
+            }
+            admitted.send_replace(Some(uid.clone()));
+            self.follow(&uid).await;
+            tracing::warn!(
+                node = self.name,
+                "the node's object is another one: it is asked anew whether it goes with the cluster"
+            );
+        }
+    }
+
+    /// Asks until it may serve. One that serves already, as another object, goes on meanwhile: there is nothing to fall back
+    /// to, and what it would be let in as is to be known.
+    async fn let_in(&mut self, serves: bool) -> Entry {
         let mut pause = AGAIN.0;
-        let network = loop {
-            let trouble = match tokio::time::timeout(ANSWERS, self.decide()).await {
-                Ok(Ok(Some(network))) => break network,
+        loop {
+            let trouble = match tokio::time::timeout(ANSWERS, self.decide(serves)).await {
+                Ok(Ok(Some(entry))) => return entry,
                 Ok(Ok(None)) => None,
                 Ok(Err(trouble)) => Some(trouble),
                 Err(_) => Some(Trouble::Silent),
@@ -111,46 +155,64 @@ impl Door {
             if let Some(trouble) = trouble {
                 let error = &trouble as &dyn std::error::Error;
                 tracing::warn!(error, "whether to serve pods was not decided");
-                if let Some(network) = self.as_before() {
-                    tracing::warn!(%network, "pods are served as the cluster was last known");
-                    break network;
+                if let Some(entry) = self.as_before().filter(|_| !serves) {
+                    tracing::warn!(network = %entry.network, "pods are served as the cluster was last known");
+                    return entry;
                 }
             }
             // Nobody tells what the networks are when this fails, and that is found out again.
             let _ = tokio::time::timeout(pause, self.networks.changed()).await;
             pause = (pause * 2).min(AGAIN.1);
-        };
-        tracing::info!(%network, "pods are served at this size until the next boot");
-        serve.send_replace(Some(network));
-        self.follow().await;
+        }
     }
 
-    /// Remembers what is applied, for a boot without the API.
-    async fn follow(&self) {
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
-        let events = watch_object(api, APPLIED).backoff(Patience::default());
-        pin_mut!(events);
-        while let Some(event) = events.next().await {
-            let record = event.ok().flatten().and_then(|map| translate::applied(&map).ok());
-            let uid = Served::read(&self.data).uid;
-            if let (Some(record), false) = (record, uid.is_empty()) {
-                self.remember(uid, Some(&record));
+    /// Remembers what is applied, for a boot without the API, until this node's object is another than the one that was let
+    /// in.
+    async fn follow(&self, uid: &str) {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        let nodes = Api::<Node>::all(self.client.clone());
+        let applied = watch_object(maps, APPLIED).backoff(Patience::default());
+        let own = watch_object(nodes, &self.name).backoff(Patience::default());
+        pin_mut!(applied, own);
+        let mut latest = None;
+        loop {
+            tokio::select! {
+                Some(event) = applied.next() => {
+                    let record = event.ok().flatten().and_then(|map| translate::applied(&map).ok());
+                    latest = record.or(latest);
+                }
+                Some(event) = own.next() => {
+                    let now = event.ok().flatten().and_then(|node| node.uid());
+                    if now.is_some_and(|now| now != uid) {
+                        return;
+                    }
+                }
+                // What a full disk did not take is written when there is room.
+                () = tokio::time::sleep(REMEMBERS) => {}
+            }
+            if let (Some(record), false) = (&latest, uid.is_empty()) {
+                self.remember(uid, Some(record));
             }
         }
     }
 
-    async fn decide(&mut self) -> Result<Option<Envelope>, Trouble> {
+    /// As whom this node served last: in this boot, or else before it.
+    fn served(&self) -> Served {
+        Served::read(&self.run).or_else(|| Served::read(&self.data)).unwrap_or_default()
+    }
+
+    async fn decide(&mut self, serves: bool) -> Result<Option<Entry>, Trouble> {
         let booted = self.running.get();
         // The order is the point: what is applied is read after the node's own object exists.
         let Some(node) = self.node().await? else {
             // It registers in a moment, or somebody removed it: pods that it served before are not cut off for that.
-            let served = !Served::read(&self.data).uid.is_empty();
-            return Ok(if served || booted.is_none() { self.as_before() } else { None });
+            let known = booted.is_none() || !self.served().uid.is_empty();
+            return Ok(self.as_before().filter(|_| known && !serves));
         };
         // Before what is applied: a change is stored first, and published after that.
         let published = self.published();
         let record = self.record().await?;
-        let newcomer = Served::read(&self.data).uid != node.uid().unwrap_or_default();
+        let newcomer = self.served().uid != node.uid().unwrap_or_default();
         let Some(booted) = booted else {
             return match admit_unsized(record.as_ref(), newcomer, published) {
                 Ok(Some(network)) => self.serve(&node, None, network, record.as_ref()).await,
@@ -183,7 +245,7 @@ impl Door {
         booted: Option<Booted>,
         network: Envelope,
         record: Option<&Record>,
-    ) -> Result<Option<Envelope>, Trouble> {
+    ) -> Result<Option<Entry>, Trouble> {
         if said(node).is_some() {
             let patch = json!({"metadata": {
                 "resourceVersion": node.metadata.resource_version, "annotations": {MtuWaits::KEY: null},
@@ -196,8 +258,9 @@ impl Door {
         if let Some(booted) = booted {
             self.running.set(Booted { network: Some(network), ..booted }).map_err(Trouble::Remember)?;
         }
-        self.remember(node.uid().unwrap_or_default(), record);
-        Ok(Some(network))
+        let uid = node.uid().unwrap_or_default();
+        self.remember(&uid, record);
+        Ok(Some(Entry { network, uid }))
     }
 
     async fn wait(&self, node: &Node, why: &str) -> Result<(), Trouble> {
@@ -215,20 +278,25 @@ impl Door {
     }
 
     /// What the node serves at without the API, by what was applied when it last knew.
-    fn as_before(&self) -> Option<Envelope> {
-        let known = Served::read(&self.data).record.map(|text| translate::record(&text)).transpose().ok()?;
-        match self.running.get() {
+    fn as_before(&self) -> Option<Entry> {
+        let Served { uid, record } = self.served();
+        let known = record.map(|text| translate::record(&text)).transpose().ok()?;
+        let network = match self.running.get() {
             Some(booted) => admit_alone(booted.network, known.as_ref(), self.published()),
             None => admit_unsized(known.as_ref(), false, self.published()).ok().flatten(),
-        }
+        };
+        network.map(|network| Entry { network, uid })
     }
 
-    fn remember(&self, uid: String, record: Option<&Record>) {
-        let now = Served { uid, record: record.map(translate::printed_record) };
-        if now != Served::read(&self.data)
-            && let Err(error) = kept::write(&self.data, FILE, &now)
-        {
-            tracing::warn!(error = &error as &dyn std::error::Error, "what is applied was not remembered");
+    fn remember(&self, uid: &str, record: Option<&Record>) {
+        let now = Served { uid: uid.to_owned(), record: record.map(translate::printed_record) };
+        for directory in [&self.run, &self.data] {
+            if Served::read(directory).as_ref() != Some(&now)
+                && let Err(error) = kept::write(directory, FILE, &now)
+            {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, directory = %directory.display(), "what is applied was not remembered");
+            }
         }
     }
 

@@ -167,7 +167,7 @@ async fn serve(
         run: agent.config.paths.run.clone(),
         facts: facts_seen,
     };
-    let mut served = agent.keep_machine(&mut tasks, networks_seen.clone(), foresight.clone());
+    let (mut served, admitted) = agent.keep_machine(&mut tasks, networks_seen.clone(), foresight.clone());
     tasks.spawn(cluster::follow_basis(agent.client.clone(), networks));
     tasks.spawn(switch::follow(agent.config.paths.ovs_run.clone(), datapath, tell_process));
     let paths = &agent.config.paths;
@@ -183,7 +183,8 @@ async fn serve(
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
     let host = agent.keep_host(&mut tasks, &kernel, links_seen, bridge);
-    agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), served.clone(), (facts, foresight));
+    let entry = (served.clone(), admitted);
+    agent.tell_facts(&mut tasks, done.as_ref(), networks_seen.clone(), entry, (facts, foresight));
     agent.attach_pods(&mut tasks, handle, Arc::clone(&kernel), links, host)?;
     let mut place_seen = agent.outlook.place.subscribe();
     let mut session: Option<Session> = None;
@@ -299,24 +300,26 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes the configurations the node is told, and decides whether it serves pods and at which sizes.
+    /// Takes the configurations the node is told, and decides whether it serves pods, at which sizes, and as which object.
     fn keep_machine(
         &self,
         tasks: &mut JoinSet<()>,
         networks: watch::Receiver<Option<Written>>,
         foresight: Foresight,
-    ) -> watch::Receiver<Option<Envelope>> {
+    ) -> (watch::Receiver<Option<Envelope>>, watch::Receiver<Option<String>>) {
         let (serve, served) = watch::channel(None);
+        let (admit, admitted) = watch::channel(None);
         let door = Door {
             client: self.client.clone(),
             name: self.config.node.to_string(),
             namespace: self.config.namespace.clone(),
             data: self.config.paths.data.clone(),
+            run: self.config.paths.run.clone(),
             disk: Arc::clone(&self.disk),
             running: self.running.clone(),
             networks,
         };
-        tasks.spawn(door.keep(serve));
+        tasks.spawn(door.keep(serve, admit));
         let (disk, boot) = (Arc::clone(&self.disk), Arc::clone(&self.disk));
         tasks.spawn(machine::daemon::run(machine::daemon::Parts {
             nodes: Api::all(self.client.clone()),
@@ -336,7 +339,7 @@ impl Agent {
             started_with: machine::boot_loader::STARTED_WITH.into(),
             foresee: Box::new(move |file| foresight.of(file)),
         }));
-        served
+        (served, admitted)
     }
 
     /// Keeps the kernel's side, and the uplink where host-init put it.
@@ -380,7 +383,7 @@ impl Agent {
         tasks: &mut JoinSet<()>,
         done: Option<&Record>,
         networks: watch::Receiver<Option<Written>>,
-        served: watch::Receiver<Option<Envelope>>,
+        (served, admitted): (watch::Receiver<Option<Envelope>>, watch::Receiver<Option<String>>),
         (facts, foresight): (watch::Sender<Option<NodeFacts>>, Foresight),
     ) {
         let bridge = done.and_then(|record| record.bridge.as_ref());
@@ -435,7 +438,7 @@ impl Agent {
             place,
             self.listeners.own.subscribe(),
         ));
-        tasks.spawn(facts::publish::publish(nodes, name, seen, self.listeners.own.subscribe()));
+        tasks.spawn(facts::publish::publish(nodes, name, seen, self.listeners.own.subscribe(), admitted));
     }
 
     /// Tries whether full-size packets get to the other nodes, and tells the cluster.

@@ -137,6 +137,15 @@ struct Nodes {
 }
 
 impl Nodes {
+    /// The name of another node than this one, if its object is not the one that was known by it. That the last one went may
+    /// not have been told.
+    fn replaces(&self, node: &core::Node) -> Option<NodeName> {
+        let name = NodeName::new(node.metadata.name.clone()?).ok().filter(|name| *name != self.me.name)?;
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        let known = self.listeners.peers.borrow().get(&name).map(|peer| peer.uid != uid);
+        known.unwrap_or_default().then_some(name)
+    }
+
     fn tell_peers(&self, node: &core::Node) {
         if let Some((name, peer)) = translate::probe::peer(&self.basis.networks, node) {
             self.listeners.peers.send_if_modified(|peers| {
@@ -159,6 +168,7 @@ impl Reader for Nodes {
         if name == self.me.name.as_str() {
             self.listeners.own.send_replace(Some(node.clone()));
         }
+        let replaced = self.replaces(node);
         self.tell_peers(node);
         let mut heard = Vec::new();
         if let Ok(name) = NodeName::new(name) {
@@ -171,7 +181,11 @@ impl Reader for Nodes {
         }
         match self.me.read(&self.basis.networks, node) {
             Ok(node) => heard.push(Heard::News(vec![News::Node(node)])),
-            Err(gap) if gap.is_waiting() => tracing::debug!(node = name, %gap, "not in the overlay yet"),
+            Err(gap) if gap.is_waiting() => {
+                tracing::debug!(node = name, %gap, "not in the overlay yet");
+                // Another node of that name, which was not let in so far: nothing is to be sent to it as if it were the last.
+                heard.extend(replaced.map(|name| Heard::News(vec![News::NodeGone(name)])));
+            }
             // What was known of it before stays: a slip of somebody's hand must not cut a node off.
             Err(gap) => {
                 tracing::error!(

@@ -67,15 +67,19 @@ pub fn missing(wanted: &BTreeMap<String, String>, node: &Node) -> BTreeMap<Strin
 /// Keeps the node's annotations true: writes what differs when a fact changes, and again when somebody else changed
 /// what was written. An API that does not answer is asked again; what is true then is what counts.
 ///
+/// It is what others need to reach the node's pods, so it is said of the object that was let in ([`crate::admission`]) and of
+/// no other: what is sent to a node that does not go with the cluster may not fit it.
+///
 /// Ends when no fact can change any more.
 pub async fn publish(
     nodes: Api<Node>,
     name: String,
     facts: watch::Receiver<Option<NodeFacts>>,
     seen: watch::Receiver<Option<Node>>,
+    admitted: watch::Receiver<Option<String>>,
 ) {
     let node = name.clone();
-    keep_true(nodes, name, facts, seen, move |facts| annotations(&node, facts)).await;
+    keep_true(nodes, name, facts, seen, Some(admitted), move |facts| annotations(&node, facts)).await;
 }
 
 /// Keeps saying what the zone runs with, as [`publish`] does: it is how a node whose annotations were mangled or changed
@@ -86,7 +90,7 @@ pub async fn publish_place(
     place: watch::Receiver<Option<Arc<Place>>>,
     seen: watch::Receiver<Option<Node>>,
 ) {
-    keep_true(nodes, name, place, seen, |place| place_annotations(place)).await;
+    keep_true(nodes, name, place, seen, None, |place| place_annotations(place)).await;
 }
 
 /// Keeps saying which sizes the node really uses, as [`publish`] does.
@@ -96,7 +100,7 @@ pub async fn publish_sizes(
     sizes: watch::Receiver<Option<MtuObserved>>,
     seen: watch::Receiver<Option<Node>>,
 ) {
-    keep_true(nodes, name, sizes, seen, |sizes| BTreeMap::from([sizes.entry()])).await;
+    keep_true(nodes, name, sizes, seen, None, |sizes| BTreeMap::from([sizes.entry()])).await;
 }
 
 /// Keeps saying what probes to other nodes found out, as [`publish`] does.
@@ -106,7 +110,7 @@ pub async fn publish_probes(
     found: watch::Receiver<Option<Report>>,
     seen: watch::Receiver<Option<Node>>,
 ) {
-    keep_true(nodes, name, found, seen, |found| {
+    keep_true(nodes, name, found, seen, None, |found| {
         BTreeMap::from([netferry_translate::probe::printed(found).entry()])
     })
     .await;
@@ -125,15 +129,17 @@ async fn keep_true<T>(
     name: String,
     mut facts: watch::Receiver<Option<T>>,
     mut seen: watch::Receiver<Option<Node>>,
+    mut admitted: Option<watch::Receiver<Option<String>>>,
     annotations: impl Fn(&T) -> BTreeMap<String, String>,
 ) {
     let mut pause = PAUSE.0;
-    let mut watching = true;
+    let (mut watching, mut asking) = (true, admitted.is_some());
     loop {
         let wanted = facts.borrow_and_update().as_ref().map(&annotations);
         let known = seen.borrow_and_update().clone();
+        let only = admitted.as_mut().map(|admitted| admitted.borrow_and_update().clone().unwrap_or_default());
         let written = match wanted {
-            Some(wanted) => write(&nodes, &name, &wanted, known).await,
+            Some(wanted) => write(&nodes, &name, &wanted, known, only.as_deref()).await,
             None => Ok(()),
         };
         match written {
@@ -152,7 +158,16 @@ async fn keep_true<T>(
         tokio::select! {
             changed = facts.changed() => if changed.is_err() { return },
             changed = seen.changed(), if watching => watching = changed.is_ok(),
+            changed = changes(admitted.as_mut()), if asking => asking = changed,
         }
+    }
+}
+
+/// Waits for a change; whether there may be another one.
+async fn changes(admitted: Option<&mut watch::Receiver<Option<String>>>) -> bool {
+    match admitted {
+        Some(admitted) => admitted.changed().await.is_ok(),
+        None => false,
     }
 }
 
@@ -161,11 +176,15 @@ async fn write(
     name: &str,
     wanted: &BTreeMap<String, String>,
     known: Option<Node>,
+    only: Option<&str>,
 ) -> Result<(), kube::Error> {
     let node = match known {
         Some(node) => node,
         None => nodes.get(name).await?,
     };
+    if only.is_some_and(|only| node.metadata.uid.as_deref() != Some(only)) {
+        return Ok(());
+    }
     let missing = missing(wanted, &node);
     if missing.is_empty() {
         return Ok(());

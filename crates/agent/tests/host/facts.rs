@@ -40,14 +40,21 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
         Sources { kernel: Arc::clone(&host), switch: database, bridge: None, node: own_seen.clone() };
     let mut tasks = JoinSet::new();
     tasks.spawn(observe(sources, facts));
-    tasks.spawn(publish::publish(nodes.clone(), "n1".to_owned(), seen.clone(), own_seen));
+    let (admit, admitted) = watch::channel(None);
+    tasks.spawn(publish::publish(nodes.clone(), "n1".to_owned(), seen.clone(), own_seen, admitted));
 
     // All of it comes late: the identity, the addresses, the node itself.
     switch.vsctl("--no-wait set open . external_ids:system-id=me");
     run(&host, "ip addr add 172.30.0.2/16 dev eth0; ip route add default via 172.30.255.254");
     in_time("the facts", seen.clone().wait_for(Option::is_some)).await.unwrap();
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let node = nodes.create(&PostParams::default(), &node).await.unwrap();
+    // Nobody is told how to reach pods of a node that was not let in, or was let in as another one.
+    own.send(Some(node.clone())).unwrap();
+    admit.send(Some("the last one".to_owned())).unwrap();
+    run(&host, "ip addr add 172.30.0.3/16 dev eth0; ip addr del 172.30.0.3/16 dev eth0");
+    assert_eq!(nodes.get("n1").await.unwrap().metadata.annotations, None);
+    admit.send(node.metadata.uid).unwrap();
     let node = node_with(&nodes, "k8s.ovn.org/node-primary-ifaddr", "172.30.0.2/16").await;
     let annotations = node.metadata.annotations.clone().unwrap();
     assert_eq!(annotations["k8s.ovn.org/node-chassis-id"], "me");

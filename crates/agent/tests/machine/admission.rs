@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use netferry_agent::admission::Door;
 use netferry_agent::boot::{self, Running};
 use netferry_agent::cluster::Written;
@@ -30,6 +31,7 @@ fn published(mtu: u32) -> Written {
 struct Agent {
     task: JoinHandle<()>,
     served: watch::Receiver<Option<Envelope>>,
+    admitted: watch::Receiver<Option<String>>,
     _networks: watch::Sender<Option<Written>>,
 }
 
@@ -37,21 +39,29 @@ impl Agent {
     fn start(world: &World, published_mtu: u32) -> Agent {
         let (networks, seen) = watch::channel(Some(published(published_mtu)));
         let (serve, served) = watch::channel(None);
+        let (admit, admitted) = watch::channel(None);
         let door = Door {
             client: world.client.clone(),
             name: NODE.to_owned(),
             namespace: "netferry".to_owned(),
             data: world.dir.path().join("data"),
+            run: world.run(),
             disk: Arc::new(world.disk()),
             running: Running::open(&world.run()),
             networks: seen,
         };
-        Agent { task: tokio::spawn(door.keep(serve)), served, _networks: networks }
+        Agent { task: tokio::spawn(door.keep(serve, admit)), served, admitted, _networks: networks }
     }
 
     async fn serves(&mut self) -> Envelope {
         let waiting = self.served.wait_for(Option::is_some);
         in_time("it serves", waiting).await.unwrap().expect("just waited for")
+    }
+
+    /// Waits until it is let in as the object there is now.
+    async fn is_let_in(&mut self, world: &World) {
+        let uid = world.nodes.get(NODE).await.unwrap().uid();
+        in_time("it is let in", self.admitted.wait_for(|admitted| *admitted == uid)).await.unwrap();
     }
 }
 
@@ -207,6 +217,74 @@ async fn without_the_api_a_node_goes_by_what_it_last_knew() {
     })
     .await;
     assert_eq!(*agent.served.borrow(), None, "what it would run does not go with what the others hold");
+}
+
+/// Somebody removes the object of a node whose agent lives on, and the kubelet registers it again.
+async fn registered_anew(world: &World) {
+    world.nodes.delete(NODE, &DeleteParams::default()).await.unwrap();
+    let node = json!({"metadata": {"name": NODE}});
+    world.nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_was_removed_and_is_back_is_let_in_anew_though_its_agent_lived_on() {
+    let world = World::new().await;
+    apply(&world, &Record::settled(size(1400))).await;
+    world.boot(0, Some(1400));
+    let mut agent = Agent::start(&world, 1400);
+    agent.is_let_in(&world).await;
+    // It goes with the cluster: nothing changes for it.
+    registered_anew(&world).await;
+    agent.is_let_in(&world).await;
+    assert_eq!(world.annotation(WAITS).await, "");
+    // A change began without it, and nobody waits any more for the one that was removed.
+    apply(&world, &spreading()).await;
+    let before = agent.admitted.borrow().clone();
+    registered_anew(&world).await;
+    let why = "pods here would run at 1400";
+    world.until(WAITS, |said| said.starts_with(why), why).await;
+    assert_eq!(*agent.admitted.borrow(), before, "nothing is said of it that others need to reach its pods");
+    assert_eq!(agent.serves().await, Envelope::settled(size(1400)), "what it has goes on meanwhile");
+    // The change is taken back, so it goes with the cluster again.
+    apply(&world, &Record::settled(size(1400))).await;
+    agent.is_let_in(&world).await;
+    assert_eq!(world.annotation(WAITS).await, "");
+}
+
+/// Whatever kept it from being written, the next agent of this boot must not take its node for a new one: it would be told to
+/// restart beside others that are away.
+#[tokio::test]
+async fn a_node_that_serves_is_no_newcomer_to_its_next_agent_though_its_disk_was_full() {
+    let world = World::new().await;
+    apply(&world, &Record::settled(size(1400))).await;
+    world.boot(0, Some(1400));
+    // No directory can be made where a file is.
+    let data = world.dir.path().join("data");
+    std::fs::write(&data, "").unwrap();
+    let mut agent = Agent::start(&world, 1400);
+    agent.is_let_in(&world).await;
+    drop(agent);
+    apply(&world, &spreading()).await;
+    let mut agent = Agent::start(&world, 1300);
+    agent.is_let_in(&world).await;
+    assert_eq!(
+        (agent.serves().await, world.annotation(WAITS).await),
+        (Envelope::settled(size(1400)), String::new())
+    );
+    drop(agent);
+    // There is room again, and another boot.
+    std::fs::remove_file(&data).unwrap();
+    let mut agent = Agent::start(&world, 1300);
+    agent.is_let_in(&world).await;
+    until("it is remembered", async || {
+        let text = std::fs::read_to_string(data.join("served.json"));
+        text.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    world.boot(0, Some(1400));
+    let mut agent = Agent::start(&world, 1300);
+    agent.is_let_in(&world).await;
+    assert_eq!(world.annotation(WAITS).await, "");
 }
 
 /// An API nobody reaches, which counts who tries.
