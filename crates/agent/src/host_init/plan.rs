@@ -52,13 +52,22 @@ impl Host<'_> {
             found => found?,
         };
         let said = configured.as_ref().and_then(|configured| configured.mtu);
-        let steps = decide::boot(&BootFacts { file, saved, uplink: came_up, configured: said });
+        let mut steps = decide::boot(&BootFacts { file, saved, uplink: came_up, configured: said });
         let mut parents = Vec::new();
         for one in &steps {
             match one {
                 BootStep::Run(envelope) => sizes::fits(self.kernel, &[&self.uplink.name], *envelope)?,
                 BootStep::Persist(mtu) => parents = self.may_say(configured.as_ref(), *mtu)?,
                 BootStep::Save(_) | BootStep::Record(_) | BootStep::Forget => {}
+            }
+        }
+        let says = steps.iter().any(|step| matches!(step, BootStep::Persist(_)));
+        if let (Some(target), false) = (file.and_then(HostFile::keeps), says) {
+            // The uplink's own configuration says it already; that of what it stands on may not.
+            parents = self.parents_below(&self.links()?, target)?;
+            let runs = steps.iter().position(|step| matches!(step, BootStep::Run(_)));
+            if let (Some(at), false) = (runs, parents.is_empty()) {
+                steps.insert(at, BootStep::Persist(Some(target)));
             }
         }
         Ok(Plan { steps, configured, parents })
@@ -79,11 +88,15 @@ impl Host<'_> {
     ) -> Result<Vec<(String, Owner)>> {
         let nobody = || PersistError::Nobody { link: self.uplink.name.to_string() };
         let configured = configured.ok_or_else(nobody)?;
-        let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
-        let links = self.kernel.links().observe().map_err(reading)?;
+        let links = self.links()?;
         let others = others(&links, self.uplink);
         persist::check(self.disk, self.uplink.name.as_str(), configured, mtu, &others)?;
         mtu.map_or(Ok(Vec::new()), |mtu| self.parents_below(&links, mtu))
+    }
+
+    fn links(&self) -> Result<Vec<Link>> {
+        let reading = |source| SizeError::Kernel { step: "reading links".to_owned(), source };
+        Ok(self.kernel.links().observe().map_err(reading)?)
     }
 
     /// What an uplink stands on must grow with it: a VLAN cannot be larger than its parent, and a bridge does not hand

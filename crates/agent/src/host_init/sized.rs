@@ -139,7 +139,7 @@ impl Sizes {
                     for (parent, owner) in &parents {
                         persist::set(&self.disk, parent, owner, mtu)?;
                     }
-                    if let Some(configured) = &configured {
+                    if let Some(configured) = configured.as_ref().filter(|said| said.mtu != mtu) {
                         persist::set(&self.disk, uplink.name.as_str(), &configured.owner, mtu)?;
                     }
                 }

@@ -51,6 +51,22 @@ async fn what_an_uplink_stands_on_is_told_its_size_by_whoever_configures_it_or_t
     assert_eq!(read(&switch, INTERFACES).as_deref(), Some(both));
 }
 
+/// Who once said it of the bridge alone had a bridge as small as its port; a change that says nothing of the port would last
+/// for one boot.
+#[tokio::test]
+async fn what_an_uplink_stands_on_is_told_its_size_though_the_uplinks_own_configuration_says_it_already() {
+    let kernel = host();
+    let switch = Switch::start(&kernel).await;
+    let options = Options { datapath: Some(Datapath::Kernel), ..options(&switch) };
+    write(&switch, FILE, "TARGET_MTU=9000\n");
+    let bridge = "iface br0 inet static\n    mtu 9000\n    address 172.30.0.2/16\n";
+    write(&switch, INTERFACES, &format!("iface card inet manual\n    mtu 1500\n{bridge}"));
+    prepare(&kernel, &options, |_| ()).await.unwrap();
+    assert_eq!(sizes(&kernel), [9000; 2]);
+    let both = format!("iface card inet manual\n    mtu 9000\n{bridge}");
+    assert_eq!(read(&switch, INTERFACES), Some(both));
+}
+
 /// What one unit describes gets one size; the network beside the uplink would not be asked.
 #[tokio::test]
 async fn a_size_that_another_link_would_get_as_well_is_refused_before_anything_changes() {
