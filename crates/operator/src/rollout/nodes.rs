@@ -24,7 +24,7 @@ use super::world::{Seen, SeenPool, World};
 use super::{OVERTAKEN, Rollout};
 use crate::lead::ActError;
 use crate::report::{self, Told};
-use crate::round::RoundError;
+use crate::round::{RoundError, read};
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;
@@ -55,6 +55,10 @@ impl Rollout {
             let choice = &seen.choice;
             for (node, why) in &choice.left {
                 debug!(%node, %why, "is not told yet");
+            }
+            if !self.are_back(world, seen).await? {
+                again = Some(OVERTAKEN);
+                continue;
             }
             if choice.taken != seen.pool.taken {
                 self.take(seen, &pools::printed_taken(&choice.taken)).await?;
@@ -91,6 +95,30 @@ impl Rollout {
             self.each(&misled, |node| self.tell_topology(node, alone)).await?;
         }
         Ok(again)
+    }
+
+    /// Whether nodes that give up their places are where their pool is, as their objects are now. What was heard of one may be
+    /// older than what it was told: where a pool goes to something else and back, one that is about to leave for the one
+    /// would look as if it were done with the other, and the next node would leave beside it.
+    async fn are_back(&self, world: &World, seen: &SeenPool) -> Result<bool, RoundError> {
+        let api = Api::<Node>::all(self.client.clone());
+        for node in world.members(&seen.pool.name) {
+            let identity = node.machine.node.identity();
+            if !seen.pool.taken.contains(&identity) || seen.choice.taken.contains(&identity) {
+                continue;
+            }
+            let now = read("a node that is back", api.get_metadata_opt(identity.name.as_str())).await?;
+            // One that is gone takes its place along.
+            let Some(now) = now.filter(|now| now.metadata.uid.as_deref() == Some(&identity.uid)) else {
+                continue;
+            };
+            let desired = DesiredConfig::read(now.annotations()).ok().flatten();
+            if desired.map(|desired| desired.to_string()) != seen.pool.target {
+                debug!(node = %identity.name, "was told something else since it was heard of");
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes to nodes, several at once; gives those that were written. One that changed meanwhile, or is gone, is left

@@ -92,7 +92,8 @@ fn stop_at(line: &Line, at: Option<usize>) -> (Arc<AtomicUsize>, Arc<Notify>) {
     let (count, reached) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let (counted, noticed) = (count.clone(), reached.clone());
     line.hold(move |method, path| {
-        let writes = method != "GET" && !path.contains("/leases") && !path.contains("/events");
+        let writes =
+            !["GET", "WATCH"].contains(&method) && !path.contains("/leases") && !path.contains("/events");
         let now = writes && at.is_some_and(|at| counted.load(Ordering::Relaxed) >= at);
         if now {
             noticed.notify_one();

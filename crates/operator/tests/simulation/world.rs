@@ -297,7 +297,7 @@ impl World {
         let late = self.chance.percent(50);
         let line = self.operator.line.clone();
         if late {
-            line.hold(|method, path| method != "GET" && !path.contains("/leases"));
+            line.hold(|method, path| !["GET", "WATCH"].contains(&method) && !path.contains("/leases"));
             let pause = self.chance.millis(10, 5_000);
             sleep(pause).await;
         }
