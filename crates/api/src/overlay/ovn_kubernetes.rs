@@ -12,7 +12,7 @@ use crate::schema::{rule, v4_subnet, v6_subnet};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = transport_rules()))]
 pub struct OvnKubernetesConfig {
-    /// MTU of the pods' interfaces. Unset, the hosts' MTU less the tunnel's overhead of 100 bytes.
+    /// MTU of the pods' interfaces. Unset, what is deployed; in a new cluster 1400, on one machine 1500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// UDP port of the tunnels. Unset, 6081.
