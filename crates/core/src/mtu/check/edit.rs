@@ -119,10 +119,12 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
         (Some(Change { network, host, stage: Stage::Spreading { .. }, .. }), asked)
             if !asked.is_some_and(agrees) =>
         {
-            Err(removed(field, asked, network, host))
+            let Ends { from, to } = network;
+            Err(Refusal::Removed { field, asked, from, to, host_from: host.from })
         }
         (Some(Change { network, host, stage: Stage::Returning, .. }), Some(asked)) if !agrees(asked) => {
-            Err(removed(field, Some(asked), network, host))
+            let Ends { from, to } = network;
+            Err(Refusal::RemovedReturning { field, asked, from, to, host_to: host.to })
         }
         (Some(Change { stage: Stage::Settling, .. }), Some(asked)) if !agrees(asked) => {
             Err(Refusal::WithoutMigration { field, asked, applied: published })
@@ -135,10 +137,6 @@ fn without(cluster: &Cluster, record: &Record, asked: Option<u32>) -> Result<Wan
             Ok(Wanted { change: Some(Change { stage, ..change }), may_end: true })
         }
     }
-}
-
-fn removed(field: Field, asked: Option<u32>, network: Ends, host: Ends) -> Refusal {
-    Refusal::Removed { field, asked, from: network.from, to: network.to, host_from: host.from }
 }
 
 fn with(

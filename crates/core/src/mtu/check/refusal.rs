@@ -130,6 +130,24 @@ pub enum Refusal {
         /// The hosts' old end.
         host_from: Mtu,
     },
+    /// `spec.migration` was removed while nodes go back to where they were, and the MTU says something else.
+    #[error(
+        "spec.migration was removed while the change of MTU from {from} to {to} is taken back, and {field} is {asked}; \
+         set it to {from}; to go on with the change set spec.migration.mtu to network from {from} to {to}, machine to \
+         {host_to}"
+    )]
+    RemovedReturning {
+        /// Where the MTU stands.
+        field: Field,
+        /// What stands there.
+        asked: u32,
+        /// The old end, which nodes go back to.
+        from: Mtu,
+        /// The new end.
+        to: Mtu,
+        /// The hosts' new end.
+        host_to: Mtu,
+    },
     /// Another change is under way.
     #[error(
         "the MTU is being changed from {from} to {to}; {} the reverse (network from {to} to {from}, machine to \
@@ -220,7 +238,7 @@ impl Refusal {
             Refusal::MachineTooSmall { .. } => "MachineTooSmall",
             Refusal::WithoutMigration { .. } => "WithoutMigration",
             Refusal::OneMachine { .. } => "OneMachine",
-            Refusal::Removed { .. } => "MigrationRemoved",
+            Refusal::Removed { .. } | Refusal::RemovedReturning { .. } => "MigrationRemoved",
             Refusal::ChangeRunning { .. } => "ChangeRunning",
             Refusal::HostUnknown(_) => "HostUnknown",
             Refusal::HostsDiffer(_) => "HostsDiffer",

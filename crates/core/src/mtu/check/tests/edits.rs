@@ -174,6 +174,24 @@ fn removing_the_migration_without_saying_where_to_is_refused_with_both_ways_out(
 }
 
 #[test]
+fn removing_the_migration_of_a_change_that_is_taken_back_is_refused_where_the_mtu_is_not_the_old_end() {
+    let cancelled = after(&phase_one(), &change(1400, 1400, 1500));
+    for asked in [8900, 1234] {
+        let refusal = format!(
+            "spec.migration was removed while the change of MTU from 1400 to 8900 is taken back, and \
+             spec.defaultNetwork.ovnKubernetesConfig.mtu is {asked}; set it to 1400; to go on with the change set \
+             spec.migration.mtu to network from 1400 to 8900, machine to 9000"
+        );
+        assert_eq!(read_on(&cancelled, &edited(asked)).unwrap_err(), [refusal]);
+    }
+    let refused = read(&CLUSTER, &cancelled, &Hosts::new(), &edited(8900)).unwrap_err();
+    assert_eq!(refused[0].reason(), "MigrationRemoved");
+    // Both ways out that it names are ways out.
+    assert!(read_on(&cancelled, &edited(1400)).is_ok_and(|wanted| wanted.may_end));
+    assert_eq!(spreading(&after(&cancelled, &change(1400, 8900, 9000))), (1400, 8900, 1500, 9000));
+}
+
+#[test]
 fn an_edited_mtu_without_a_migration_is_refused() {
     assert_eq!(
         read_on(&Record::settled(mtu(1400)), &edited(8900)).unwrap_err(),
