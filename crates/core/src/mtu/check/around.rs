@@ -204,22 +204,27 @@ fn families(old: &[IpNet], new: &[IpNet], dual_stack: DualStack) -> Result<(), &
 }
 
 /// Whether the ranges of each family may become others: as many, each the same or wider, unless the family comes or
-/// goes as a whole.
+/// goes as a whole. What stays then stays as it is, in its order too: one change of ranges at a time.
 fn cluster(old: &Settings, new: &Settings) -> Result<(), &'static str> {
-    for kind in [Family::V4, Family::V6] {
-        let of = |ranges: &[ClusterRange]| {
-            let mut ranges: Vec<_> = ranges.iter().filter(|r| family(&r.net()) == kind).copied().collect();
-            ranges.sort_by_key(|range| range.net().addr());
-            ranges
-        };
-        let (was, is) = (of(&old.cluster), of(&new.cluster));
+    let kinds = [Family::V4, Family::V6];
+    let of = |kind, settings: &Settings| -> Vec<ClusterRange> {
+        settings.cluster.iter().filter(|range| family(&range.net()) == kind).copied().collect()
+    };
+    let regrouped = kinds.into_iter().any(|kind| of(kind, old).is_empty() != of(kind, new).is_empty());
+    for kind in kinds {
+        let (was, is) = (of(kind, old), of(kind, new));
         if was.is_empty() || is.is_empty() {
             continue;
         }
         if was.len() != is.len() {
             return Err("entries of one family cannot be added or removed");
         }
-        for (was, is) in was.iter().zip(&is) {
+        let sorted = |mut ranges: Vec<ClusterRange>| {
+            ranges.sort_by_key(|range| range.net().addr());
+            ranges
+        };
+        let same = was == is;
+        for (was, is) in sorted(was).iter().zip(&sorted(is)) {
             if was.net().addr() != is.net().addr() {
                 return Err("an entry's address must stay");
             }
@@ -232,6 +237,9 @@ fn cluster(old: &Settings, new: &Settings) -> Result<(), &'static str> {
             if !new.may_widen && is != was {
                 return Err("this plugin cannot follow a change");
             }
+        }
+        if regrouped && !same {
+            return Err("the first family's entries and their order must stay when the second comes or goes");
         }
     }
     Ok(())

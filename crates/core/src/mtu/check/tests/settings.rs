@@ -117,20 +117,15 @@ fn ranges_stay_while_a_change_is_under_way() {
 #[test]
 fn ports_and_modes_are_fixed_but_while_the_plugin_changes() {
     let other = Settings { geneve_port: 6082, vxlan_port: 4790, sdn_mode: "Subnet".into(), ..plain() };
-    said(
-        &plain(),
-        &other,
-        &[
-            "spec.defaultNetwork.ovnKubernetesConfig.genevePort cannot be changed from 6081 to 6082",
-            "spec.defaultNetwork.openshiftSDNConfig.vxlanPort cannot be changed from 4789 to 4790",
-            "spec.defaultNetwork.openshiftSDNConfig.mode cannot be changed from NetworkPolicy to Subnet",
-        ],
-    );
+    let fixed = [
+        "spec.defaultNetwork.ovnKubernetesConfig.genevePort cannot be changed from 6081 to 6082",
+        "spec.defaultNetwork.openshiftSDNConfig.vxlanPort cannot be changed from 4789 to 4790",
+        "spec.defaultNetwork.openshiftSDNConfig.mode cannot be changed from NetworkPolicy to Subnet",
+    ];
+    said(&plain(), &other, &fixed);
     said(&migrating(Some("OVNKubernetes"), MigrationMode::Offline), &other, &[]);
-    assert!(
-        may_become(&migrating(None, MigrationMode::Offline), &other).is_err(),
-        "an MTU change frees nothing"
-    );
+    // A change of MTU alone frees nothing.
+    said(&migrating(None, MigrationMode::Offline), &other, &fixed);
 }
 
 #[test]
@@ -175,13 +170,25 @@ fn a_cluster_range_may_grow_and_nothing_else() {
 fn a_second_family_comes_behind_the_first_where_the_platform_takes_it() {
     said(&plain(), &dual(), &[]);
     said(&dual(), &plain(), &[]);
-    let mut reordered = dual();
-    reordered.cluster.reverse();
-    reordered.service.reverse();
-    assert_eq!(may_become(&plain(), &reordered).unwrap_err().len(), 2);
-    let mut other_primary = dual();
-    other_primary.service[0] = "172.31.0.0/16".parse().unwrap();
-    assert!(may_become(&plain(), &other_primary).is_err());
+    const SERVICE: &str = "spec.serviceNetwork cannot be changed except to add the second family behind the first, or to remove it";
+    let mut cluster_reversed = dual();
+    cluster_reversed.cluster.reverse();
+    said(
+        &plain(),
+        &cluster_reversed,
+        &[
+            "spec.clusterNetwork 10.128.0.0/14 (/23 per node) cannot become fd01::/48 (/64 per node), 10.128.0.0/14 \
+           (/23 per node): the first entry's family must stay",
+        ],
+    );
+    let mut service_reversed = dual();
+    service_reversed.service.reverse();
+    said(&plain(), &service_reversed, &[SERVICE]);
+    for other in ["172.31.0.0/16", "172.30.0.0/15"] {
+        let mut other_primary = dual();
+        other_primary.service[0] = other.parse().unwrap();
+        said(&plain(), &other_primary, &[SERVICE]);
+    }
     for dual_stack in [DualStack::Never, DualStack::FromTheStart] {
         let new = Settings { dual_stack, ..dual() };
         assert!(may_become(&plain(), &new).is_err());
@@ -193,4 +200,36 @@ fn a_second_family_comes_behind_the_first_where_the_platform_takes_it() {
         ..plain()
     };
     assert!(may_become(&plain(), &v6).is_err());
+}
+
+#[test]
+fn ranges_that_stay_are_as_they_were_and_in_order_when_the_second_family_comes_or_goes() {
+    let with = |ranges: &[&str]| Settings {
+        cluster: ranges.iter().map(|net| range(net, if net.contains(':') { 64 } else { 23 })).collect(),
+        ..plain()
+    };
+    let shown = |ranges: &[&str]| {
+        let of = |net: &&str| format!("{net} (/{} per node)", if net.contains(':') { 64 } else { 23 });
+        ranges.iter().map(of).collect::<Vec<_>>().join(", ")
+    };
+    let (a, b, wide, v6) = ("10.128.0.0/14", "10.0.0.0/14", "10.128.0.0/13", "fd01::/48");
+    for (old, new) in [
+        (vec![a], vec![wide, v6]),
+        (vec![a, v6], vec![wide]),
+        (vec![a, b], vec![b, a, v6]),
+        (vec![a, b, v6], vec![b, a]),
+    ] {
+        let refusal = format!(
+            "spec.clusterNetwork {} cannot become {}: the first family's entries and their order must stay when the \
+             second comes or goes",
+            shown(&old),
+            shown(&new)
+        );
+        said(&with(&old), &with(&new), &[&refusal]);
+    }
+    said(&with(&[a, b]), &with(&[a, b, v6]), &[]);
+    said(&with(&[a, b, v6]), &with(&[a, b]), &[]);
+    // Each of the two alone is fine.
+    said(&with(&[a, b]), &with(&[b, wide]), &[]);
+    said(&with(&[a, b, v6]), &with(&[b, wide, v6]), &[]);
 }
