@@ -57,9 +57,21 @@ fn families_that_differ_are_refused() {
 }
 
 #[test]
-fn two_service_networks_of_one_family_are_refused() {
-    let refusals = networks(&[("10.128.0.0/14", 23)], &["172.30.0.0/16", "172.31.0.0/16"]).unwrap_err();
-    assert!(matches!(refusals[..], [Refusal::ServiceNetworks(_)]), "{refusals:?}");
+fn service_networks_are_one_or_one_of_each_family() {
+    for service in [
+        &["172.30.0.0/16", "172.31.0.0/16"][..],
+        &["fd02::/112", "fd03::/112"],
+        &["172.30.0.0/16", "fd02::/112", "172.31.0.0/16"],
+        &["172.30.0.0/16", "fd02::/112", "fd03::/112"],
+    ] {
+        let nets: Vec<IpNet> = service.iter().map(|s| net(s)).collect();
+        let cluster: Vec<_> = [("10.128.0.0/14", 23), ("fd01::/48", 64)]
+            .into_iter()
+            .filter(|(range, _)| nets.iter().any(|n| Family::of_net(*n) == Family::of_net(net(range))))
+            .collect();
+        let refusals = networks(&cluster, service).unwrap_err();
+        assert_eq!(refusals, [Refusal::ServiceNetworks(nets)], "{service:?}");
+    }
 }
 
 #[test]

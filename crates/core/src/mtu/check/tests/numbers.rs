@@ -91,7 +91,15 @@ fn every_row_of_the_validation_table_is_answered_with_its_refusals() {
 #[test]
 fn a_change_without_network_or_machine_names_all_that_is_missing() {
     let cluster = Cluster { plugin: OVN, v6: false };
-    let asked = Asked { mtu: None, migration: Some(AskedChange::default()) };
-    let refused = read(&cluster, &Record::settled(mtu(1400)), &Hosts::new(), &asked).unwrap_err();
-    assert_eq!(refused, [Refusal::Missing(vec![Field::NetworkFrom, Field::NetworkTo, Field::MachineTo])]);
+    let network = Some(AskedEnds { from: Some(1400), to: Some(1300) });
+    let machine = Some(AskedEnds { from: None, to: Some(1500) });
+    for (network, machine, missing) in [
+        (None, None, vec![Field::NetworkFrom, Field::NetworkTo, Field::MachineTo]),
+        (None, machine, vec![Field::NetworkFrom, Field::NetworkTo]),
+        (network, None, vec![Field::MachineTo]),
+    ] {
+        let asked = Asked { mtu: None, migration: Some(AskedChange { network, machine }) };
+        let refused = read(&cluster, &Record::settled(mtu(1400)), &Hosts::new(), &asked).unwrap_err();
+        assert_eq!(refused, [Refusal::Missing(missing)]);
+    }
 }
