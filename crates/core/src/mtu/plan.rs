@@ -210,7 +210,7 @@ pub fn decide(record: &Record, facts: &Facts) -> Decision {
     let (next, edit) = if edited != *record || facts.mode.paused {
         (edited, None)
     } else {
-        advance(record, facts, arrived, wanted.may_end, facts.finishes_alone(&refusals))
+        advance(record, facts, arrived, wanted.may_end, &refusals)
     };
     // Said of this change, it must not be taken for said of the next. While the change is there whoever leads next knows
     // whose it was; once another one is asked for, nobody does.
@@ -229,8 +229,9 @@ fn advance(
     facts: &Facts,
     arrived: bool,
     may_end: bool,
-    finish_alone: bool,
+    refusals: &[Refusal],
 ) -> (Record, Option<SpecEdit>) {
+    let finish_alone = facts.finishes_alone(refusals);
     let stay = (*record, None);
     let Some(change) = record.change else { return stay };
     let Change { network, stage, back, .. } = change;
@@ -243,7 +244,10 @@ fn advance(
         Some(OnLoss::Reverse) => true,
     };
     if trouble && turn {
+        // Nobody sends the new size in phase one: what is asked there and refused is left to be mended first.
+        let waits = matches!(stage, Stage::Spreading { .. }) && !refusals.is_empty();
         return match undo(&change) {
+            Some(_) if waits => stay,
             Some(edit) => (*record, Some(edit)),
             None => finished(record, arrived, may_end, finish_alone),
         };

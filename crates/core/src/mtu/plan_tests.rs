@@ -499,6 +499,47 @@ fn what_is_refused_in_phase_one_is_not_written_over_and_the_change_says_that_it_
 }
 
 #[test]
+fn a_change_turns_around_over_what_is_refused_only_where_the_new_size_is_sent_already() {
+    let mut world = World::new(1400, 1500);
+    world.mode.on_loss = Some(OnLoss::Reverse);
+    world.ask(change(1400, 8900, 9000));
+    let refused = change(8900, 5000, 9000);
+    world.ask(refused);
+    world.probes.losing = vec![lossy("a", "b")];
+    let decision = world.reboot("a");
+    assert_eq!((decision.phase, world.asked, decision.refusals.len()), (Phase::One, refused, 1));
+    assert_eq!(message(&decision, ConditionKind::Held).1, "PacketsLost");
+    // Mended, it is what turns around.
+    assert_eq!(world.ask(change(1400, 8900, 9000)).phase, Phase::Returning);
+
+    let mut world = World::new(1400, 1500);
+    world.mode.on_loss = Some(OnLoss::Reverse);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot_all();
+    world.ask(finish(8900));
+    world.ask(change(1300, 5000, 9000));
+    world.probes.losing = vec![lossy("a", "b")];
+    let decision = world.reboot("a");
+    assert_eq!((decision.phase, world.asked), (Phase::One, change(8900, 1400, 1500)));
+}
+
+#[test]
+fn a_refused_edit_does_not_end_a_change_that_was_taken_back() {
+    let mut world = World::new(1400, 1500);
+    world.ask(change(1400, 8900, 9000));
+    world.reboot("a");
+    world.ask(change(1400, 1400, 1500));
+    world.reboot_all();
+    let before = world.record;
+    for refused in [change(1400, 8900, 8950), finish(8900)] {
+        let decision = world.ask(refused);
+        assert_eq!((decision.record, decision.refusals.len()), (before, 1), "{refused:?}");
+    }
+    world.ask(finish(1400));
+    assert_eq!((world.record.mtu, world.record.change), (mtu(1400), None));
+}
+
+#[test]
 fn a_cancellation_that_comes_late_takes_phase_two_back() {
     for unattended in [false, true] {
         let mut world = World::new(1400, 1500);
