@@ -11,7 +11,7 @@ use netferry_lab::{Lab, Options, Restarts};
 
 use crate::Scenario;
 use crate::bench::{PATIENCE, options};
-use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, phase, said};
+use crate::change::{LARGE, SMALL, begin, between_nodes, findings_of_trial, phase, said, wrong};
 use crate::clusters::kube;
 use crate::kubectl::kubectl;
 use crate::notes::Notes;
@@ -59,11 +59,23 @@ async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     let told = kubectl(&lab, &["get", "events.events.k8s.io", "-A", "-o", "jsonpath={.items[*].note}"]);
     let named = told.split("packets are lost ").nth(1).map(|rest| rest.split(')').next().unwrap_or_default());
     match named {
-        Some(way) => notes.line(format!("- named: `{way})`")),
+        // The first two are those that carry the new size, and what passes between them is what the wire carries.
+        Some(way) if names(way, restarts.get(..2).unwrap_or_default()) => {
+            notes.line(format!("- named: `{way})`"))
+        }
+        Some(way) => notes.problem(format!("{way}) is named, and {restarts:?} restarted")),
         None => notes.problem(format!("no Event names the nodes: {told}")),
     }
     let (report, sites) = escort.finish()?;
     judge(notes, &report);
+    let wrong = wrong(&lab, &sites, &report, SMALL)?;
+    if wrong.is_empty() {
+        notes.line(format!(
+            "- every path carries {} between pods and {} between hosts",
+            SMALL.pods, SMALL.host
+        ));
+    }
+    wrong.iter().for_each(|problem| notes.problem(format!("after it turned around: {problem}")));
     let escort = Escort::start(&lab, sites, &between_nodes(), PATIENCE)?;
     let findings = findings_of_trial(&lab);
     notes.line(format!("- tried without a change (`--probe-underlay`): {}", findings.join(", ")));
@@ -72,6 +84,13 @@ async fn run(notes: &mut Notes, options: Options) -> anyhow::Result<()> {
     }
     judge(notes, &escort.finish()?.0);
     Ok(())
+}
+
+/// Whether the way is one between these two, too narrow above what hosts come from.
+fn names(way: &str, nodes: &[String]) -> bool {
+    let [one, other] = nodes else { return false };
+    let between = |from: &String, to: &String| way.starts_with(&format!("from {from} to {to} "));
+    (between(one, other) || between(other, one)) && way.contains(&format!("all above {}", SMALL.host))
 }
 
 fn judge(notes: &mut Notes, report: &Report) {
