@@ -1,10 +1,13 @@
 //! What an uplink stands on has to carry what it carries, also after the next boot.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use netferry_agent::host_init::{Options, prepare};
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 use crate::init::{FILE, INTERFACES, SAVED, options, read, write};
 use crate::world::{Switch, name, namespace, run};
@@ -65,6 +68,59 @@ async fn what_an_uplink_stands_on_is_told_its_size_though_the_uplinks_own_config
     assert_eq!(sizes(&kernel), [9000; 2]);
     let both = format!("iface card inet manual\n    mtu 9000\n{bridge}");
     assert_eq!(read(&switch, INTERFACES), Some(both));
+}
+
+/// Gives the host's files a file system that holds no more than so much. The calling thread sees it alone.
+fn confine(root: &Path, size: &str) {
+    let none: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    let options = format!("size={size},nr_inodes=0");
+    mount(Some("netferry"), root, Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).unwrap();
+}
+
+/// However little room there is, nothing runs at a size that the next boot would not know, and nothing is half written.
+#[tokio::test]
+async fn a_full_disk_leaves_a_host_where_it_is_and_room_takes_it_on() {
+    const PAGE: usize = 4096;
+    let kernel = host();
+    let switch = Switch::start(&kernel).await;
+    let options = Options { datapath: Some(Datapath::Kernel), ..options(&switch) };
+    confine(&options.root, "256k");
+    write(&switch, FILE, "TARGET_MTU=9000\n");
+    let before = "iface card inet manual\niface br0 inet static\n    address 172.30.0.2/16\n";
+    write(&switch, INTERFACES, before);
+    let filler = options.root.join("filler");
+    std::fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
+    let full = usize::try_from(std::fs::metadata(&filler).unwrap().len()).unwrap();
+    let mut failed = 0;
+    for pages in 0.. {
+        std::fs::File::options()
+            .write(true)
+            .open(&filler)
+            .unwrap()
+            .set_len((full - pages * PAGE) as u64)
+            .unwrap();
+        match prepare(&kernel, &options, |_| ()).await {
+            Err(error) => {
+                assert!(!error.is_refusal(), "{error}: it is tried again at the next boot");
+                assert_eq!(sizes(&kernel), [1500; 2], "with {pages} pages");
+                let said = read(&switch, INTERFACES).unwrap();
+                let [one, both] = [1, 2].map(|links| grown(before, links));
+                assert!([before.to_owned(), one, both].contains(&said), "with {pages} pages: {said}");
+                failed += 1;
+            }
+            Ok(_) => break,
+        }
+    }
+    assert!(failed > 1, "it took no room");
+    assert_eq!((sizes(&kernel), read(&switch, INTERFACES)), ([9000; 2], Some(grown(before, 2))));
+}
+
+/// What the host's configuration says once so many of its links were given their size.
+fn grown(before: &str, links: usize) -> String {
+    let lines = before.replacen("manual\n", "manual\n    mtu 9000\n", 1);
+    if links == 1 { lines } else { lines.replacen("static\n", "static\n    mtu 9000\n", 1) }
 }
 
 /// What one unit describes gets one size; the network beside the uplink would not be asked.
