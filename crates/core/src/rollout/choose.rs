@@ -135,6 +135,32 @@ pub fn choose<N: Borrow<Node>>(
     Choice { taken, tell, tell_waiting, left, away: busy }
 }
 
+/// Leaves the node this is decided on where it is for as long as another pool has nodes on their way, or that would go if as
+/// many were not away: whoever decides moves with it, and what it has begun elsewhere would wait for the next one.
+///
+/// Of pools that wait for somebody (paused, held, nodes that are not ready) it is not the last: they may wait for ever.
+pub fn own_last(pools: &mut [(&Pool, &mut Choice)], own: &NodeName) {
+    let is_own = |identity: &&Identity| identity.name == *own;
+    let moving = |choice: &Choice| {
+        choice.taken.iter().any(|taken| taken.name != *own)
+            || choice.left.values().any(|why| *why == NotNow::Busy)
+    };
+    for at in 0..pools.len() {
+        let (pool, choice) = &pools[at];
+        let Some(taken) = choice.taken.iter().find(is_own).cloned() else { continue };
+        let others = pools.iter().enumerate().any(|(other, (_, choice))| other != at && moving(choice));
+        // One that is on its way already is not called back.
+        if pool.taken.contains(&taken) || !others {
+            continue;
+        }
+        let choice = &mut pools[at].1;
+        choice.taken.remove(&taken);
+        choice.away.remove(own);
+        choice.tell.retain(|name| name != own);
+        choice.left.insert(own.clone(), NotNow::Last);
+    }
+}
+
 /// Of nodes that wait the one that goes alone, as long as nobody else is away, and those that stay.
 fn alone<'a>(mut waiting: Vec<&'a Node>, busy: &BTreeSet<NodeName>) -> (Vec<&'a Node>, Vec<&'a Node>) {
     // One that was told something older is on its way already.
@@ -242,6 +268,39 @@ mod tests {
         let on_its_way = Pool { taken: BTreeSet::from([identity("b")]), ..with_limit(5) };
         assert_eq!(told(&on_its_way, &[done("a"), node("b", "old", "new", NodeState::Working)]), []);
         assert_eq!(told(&with_limit(5), &[done("a"), node("b", "new", "new", NodeState::Done)]), [name("a")]);
+    }
+
+    #[test]
+    fn the_operators_own_node_moves_when_those_of_other_pools_have() {
+        let own = name("m");
+        let masters = pool(CONTROL_PLANE, "new");
+        let told = |masters: &Pool, workers: &Pool, nodes: &[Node], held: Option<&Hold>| {
+            let mut first = choose(masters, &[done("m")], Some(&own), None);
+            let mut other = choose(workers, nodes, Some(&own), held);
+            own_last(&mut [(masters, &mut first), (workers, &mut other)], &own);
+            assert_eq!(first.tell.is_empty(), !first.taken.iter().any(|taken| taken.name == own));
+            (first.tell, first.left.get(&own).cloned())
+        };
+        let (goes, stays) = ((vec![own.clone()], None), (vec![], Some(NotNow::Last)));
+        let away = Node { ready: Some(Truth::False), ..done("b") };
+        assert_eq!(told(&masters, &with_limit(1), &[done("a")], None), stays);
+        assert_eq!(told(&masters, &with_limit(1), &[done("a"), away.clone()], None), stays, "it would go");
+        assert_eq!(told(&masters, &with_limit(1), &[node("a", "new", "new", NodeState::Done)], None), goes);
+        // Nobody knows when these go on.
+        assert_eq!(told(&masters, &with_limit(1), &[away], None), goes);
+        assert_eq!(told(&masters, &Pool { paused: true, ..with_limit(1) }, &[done("a")], None), goes);
+        let held = Hold::Taking("packets are lost".into());
+        assert_eq!(told(&masters, &with_limit(1), &[done("a")], Some(&held)), goes);
+        let mut first = choose(
+            &Pool { taken: [identity("m")].into(), ..masters.clone() },
+            &[done("m")],
+            Some(&own),
+            None,
+        );
+        let mut other = choose(&with_limit(1), &[done("a")], Some(&own), None);
+        let taken = Pool { taken: [identity("m")].into(), ..masters };
+        own_last(&mut [(&taken, &mut first), (&with_limit(1), &mut other)], &own);
+        assert_eq!(first.tell, [own], "it is on its way");
     }
 
     #[test]

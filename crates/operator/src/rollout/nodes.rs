@@ -15,7 +15,7 @@ use netferry_api::rollout::annotations::{
     ControlPlaneTopology, DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress,
 };
 use netferry_api::rollout::conditions::RolloutEvent;
-use netferry_core::rollout::choose::{Choice, choose, to_be_avoided};
+use netferry_core::rollout::choose::{Choice, choose, own_last, to_be_avoided};
 use netferry_translate::pool as pools;
 use serde_json::{Value, json};
 use tracing::{debug, info};
@@ -43,6 +43,11 @@ impl Rollout {
             .collect();
         for (seen, choice) in world.pools.iter_mut().zip(choices) {
             seen.choice = choice;
+        }
+        if let Some(own) = &self.node {
+            let mut pools: Vec<_> =
+                world.pools.iter_mut().map(|seen| (&seen.pool, &mut seen.choice)).collect();
+            own_last(&mut pools, own);
         }
         self.tell(world).await
     }

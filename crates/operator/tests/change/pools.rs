@@ -4,6 +4,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuUnattended;
 use netferry_api::mtu::conditions::MtuConditionType;
+use netferry_api::rollout::annotations::{CurrentConfig, DesiredConfig};
+use netferry_core::name::NodeName;
 use serde_json::{Value, json};
 
 use crate::support::chance::Chance;
@@ -61,5 +63,35 @@ async fn a_control_plane_node_with_the_old_label_alone_is_in_the_control_planes_
     for pool in ["master", "worker"] {
         let status = site.pools().get(pool).await.expect("a pool").status.expect("a status");
         assert_eq!(status.machine_count, 1, "{pool}");
+    }
+}
+
+/// Whoever moves away leaves what it has begun to the next one, which has to find out.
+#[tokio::test(start_paused = true)]
+async fn the_node_the_operator_runs_on_moves_when_those_of_all_pools_have() {
+    let mut site = Site::new(1, Chance::new(53)).await;
+    let own = NodeName::new("n000").expect("a name");
+    let settings = netferry_operator::Settings {
+        namespace: "netferry".into(),
+        identity: "one".into(),
+        timing: site.cluster.timing,
+        overlay: netferry_operator::overlay::Settings::default(),
+        rollout: netferry_operator::rollout::Settings { node: Some(own), ..Default::default() },
+        listen: None,
+    };
+    let client = site.cluster.client.clone();
+    tokio::spawn(netferry_operator::run(client, settings, std::future::pending()));
+    // The control plane's only node, which nobody of its pool is before.
+    site.populate(3, 1).await;
+    pass(600).await;
+    let told = async |node: &str, key: &str| site.cluster.annotations(node).await.get(key).cloned();
+    let (before, workers) = (told("n000", DesiredConfig::KEY).await, told("n001", DesiredConfig::KEY).await);
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("it is told", async |_| (told("n000", DesiredConfig::KEY).await != before).then_some(()))
+        .await;
+    let target = told("n001", DesiredConfig::KEY).await;
+    assert_ne!(target, workers);
+    for node in ["n001", "n002"] {
+        assert_eq!(told(node, CurrentConfig::KEY).await, target, "{node} has not moved");
     }
 }
