@@ -10,6 +10,7 @@ mod away;
 mod held;
 mod kills;
 mod moves;
+mod old_news;
 mod pools;
 mod probes;
 mod refusals;

@@ -294,7 +294,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Holds the requests this says true of, by method and path.
+    /// Holds the requests this says true of, by method and path; the method of one that watches is `WATCH`.
     pub(crate) fn hold(&self, which: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
         self.held.send_replace(Arc::new(which));
     }
@@ -322,7 +322,9 @@ impl Line {
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (router, line) = (router.clone(), line.clone());
             let sent = tokio::spawn(async move {
-                let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+                let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+                let method = if watches { "WATCH".to_owned() } else { request.method().to_string() };
+                let path = request.uri().path().to_owned();
                 let mut held = line.held.subscribe();
                 if (held.borrow_and_update())(&method, &path) {
                     line.waiting.send_modify(|waiting| *waiting += 1);
