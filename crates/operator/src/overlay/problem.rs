@@ -15,7 +15,7 @@ pub(crate) struct Problem {
     pub(crate) reason: Reason,
     /// Why, in a sentence.
     pub(crate) message: String,
-    /// What was being done, for machines; Events that have it in common are counted as one.
+    /// What was being done, for machines.
     pub(crate) action: &'static str,
     /// Whether acting on the decision makes it good.
     pub(crate) repaired: bool,

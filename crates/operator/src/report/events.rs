@@ -1,6 +1,7 @@
 //! Events: what happened, for somebody who looks at the object later.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -13,6 +14,8 @@ use crate::lead::Leadership;
 
 /// The longest note the API takes in an Event, in bytes.
 const LONGEST_NOTE: usize = 1024;
+/// How many notes are known to have been sent: what is counted as one is what comes again within minutes.
+const NOTES: usize = 256;
 
 /// Something worth an Event.
 #[derive(Clone, Debug)]
@@ -25,8 +28,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Something that went as it should. `action` is what was being done, for machines; Events that have it in common
-    /// are counted as one.
+    /// Something that went as it should. `action` is what was being done, for machines; Events that have it, the reason
+    /// and the note in common are counted as one.
     pub(crate) fn news(
         about: ObjectReference,
         action: &'static str,
@@ -55,8 +58,12 @@ type Key = (Option<String>, String, String);
 
 /// Sends Events for as long as this process leads.
 pub(crate) struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     leadership: Leadership,
+    /// Who counts what comes again, by its note. A recorder for all would count other numbers, and other pods in the way, as
+    /// what it was told first, and show only that.
+    recorders: Mutex<BTreeMap<String, Recorder>>,
     /// What was told and still holds.
     told: BTreeSet<Key>,
 }
@@ -65,20 +72,32 @@ impl Events {
     pub(crate) fn new(client: &Client, leadership: &Leadership) -> Events {
         let instance = Some(format!("term-{}", leadership.term()));
         let reporter = Reporter { controller: "netferry-operator".into(), instance };
-        let recorder = Recorder::new(client.clone(), reporter);
-        Events { recorder, leadership: leadership.clone(), told: BTreeSet::new() }
+        let (client, leadership) = (client.clone(), leadership.clone());
+        Events { client, reporter, leadership, recorders: Mutex::default(), told: BTreeSet::new() }
+    }
+
+    fn recorder(&self, note: &str) -> Recorder {
+        // A map that somebody panicked over is as good as any: it only counts.
+        let mut recorders = self.recorders.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorders.len() >= NOTES && !recorders.contains_key(note) {
+            recorders.clear();
+        }
+        let new = || Recorder::new(self.client.clone(), self.reporter.clone());
+        recorders.entry(note.to_owned()).or_insert_with(new).clone()
     }
 
     /// Sends one. Whether it arrived: nothing waits for an Event, so failing is only logged.
     pub(crate) async fn send(&self, told: &Told) -> bool {
+        let note = within(&told.note, LONGEST_NOTE);
+        let recorder = self.recorder(&note);
         let event = Event {
             type_: told.kind,
             reason: told.reason.clone(),
-            note: Some(within(&told.note, LONGEST_NOTE)),
+            note: Some(note),
             action: told.action.to_owned(),
             secondary: None,
         };
-        match self.leadership.act(self.recorder.publish(&event, &told.about)).await {
+        match self.leadership.act(recorder.publish(&event, &told.about)).await {
             Ok(()) => true,
             Err(error) => {
                 warn!(error = %chain(&error), reason = told.reason, "cannot send an Event");

@@ -1,7 +1,6 @@
 //! What waits says what it waits for, and goes on when that is over.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use netferry_api::annotation::Annotation;
@@ -12,6 +11,7 @@ use netferry_core::mtu::record::{Change, Stage};
 use netferry_translate::mtu::APPLIED;
 use serde_json::json;
 
+use crate::support::budget;
 use crate::support::chance::Chance;
 use crate::support::pass;
 use crate::support::site::{HOSTS, PODS, Site};
@@ -148,28 +148,10 @@ async fn a_second_edit_too_early_is_kept_and_names_the_nodes_it_waits_for() {
 #[tokio::test(start_paused = true)]
 async fn a_budget_in_the_way_of_a_drain_is_named_until_it_lets_go() {
     let (site, _operator) = site(6).await;
-    let client = || site.cluster.client.clone();
-    let (pods, budgets) = (
-        Api::<Pod>::namespaced(client(), "default"),
-        Api::<PodDisruptionBudget>::namespaced(client(), "default"),
-    );
-    let pod = json!({
-        "metadata": { "name": "kept", "labels": { "app": "kept" } },
-        "spec": { "nodeName": "n002", "containers": [{ "name": "c", "image": "none" }] },
-    });
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a pod");
-    let running =
-        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
-    pods.patch_status("kept", &PatchParams::default(), &Patch::Merge(&running)).await.expect("a status");
-    let budget = json!({
-        "metadata": { "name": "keep" },
-        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "kept" } } },
-    });
-    let budget = serde_json::from_value(budget).expect("a budget");
-    budgets.create(&PostParams::default(), &budget).await.expect("a budget");
+    budget::keep(&site, "kept", "n002").await;
     site.annotate(MtuUnattended::KEY, Some("true")).await;
     site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
-    let waits = "node n002 is being drained and waits: pod default/kept: PodDisruptionBudget default/keep";
+    let waits = "node n002 is being drained and waits: pod default/kept: PodDisruptionBudget default/kept";
     site.until("the pool names the budget", async |site| {
         let status = site.pools().get("worker").await.ok()?.status?;
         status.conditions.iter().any(|one| one.message.contains(waits)).then_some(())
@@ -182,20 +164,26 @@ async fn a_budget_in_the_way_of_a_drain_is_named_until_it_lets_go() {
     for expected in ["FailedToDrain", "DrainThresholdExceeded", "DrainFailed"] {
         assert!(reasons.iter().any(|reason| reason == expected), "{expected}: {reasons:?}");
     }
-    budgets.delete("keep", &DeleteParams::default()).await.expect("a deletion");
-    // What a kubelet does with a pod that is to end.
-    site.until("the pod is asked to go", async |_| {
-        let pod = pods.get_opt("kept").await.expect("an answer");
-        match pod {
-            Some(pod) if pod.metadata.deletion_timestamp.is_some() => {
-                let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-                pods.delete("kept", &now).await.ok().map(|_| ())
-            }
-            Some(_) => None,
-            None => Some(()),
-        }
-    })
-    .await;
+    budget::let_go(&site, "kept").await;
+    settled_at(&site, PODS.1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pod_in_the_way_of_a_drain_is_told_like_the_first() {
+    let (site, _operator) = site(12).await;
+    budget::keep(&site, "first", "n002").await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    let is_told = async |site: &Site, pod: &str| {
+        let told = site.cluster.events("Node", "n002").await;
+        let names = |note: &str| note.contains(&format!("not drained yet: pod default/{pod}: "));
+        told.iter().any(|(reason, note)| reason == "FailedToDrain" && names(note)).then_some(())
+    };
+    site.until("the first is told", async |site| is_told(site, "first").await).await;
+    budget::keep(&site, "second", "n002").await;
+    budget::let_go(&site, "first").await;
+    site.until("the second is told", async |site| is_told(site, "second").await).await;
+    budget::let_go(&site, "second").await;
     settled_at(&site, PODS.1).await;
 }
 

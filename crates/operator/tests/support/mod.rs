@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod blows;
+pub(crate) mod budget;
 pub(crate) mod chance;
 pub(crate) mod crowd;
 pub(crate) mod fleet;
@@ -166,6 +167,19 @@ impl Cluster {
             Some(self.places().await).filter(|places| places.len() == nodes)
         })
         .await
+    }
+
+    /// What was told, by the names of the Events: about what, why, and the note.
+    pub(crate) async fn told(&self) -> BTreeMap<String, (String, String, String)> {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::all(self.client.clone());
+        let events = api.list(&ListParams::default()).await.expect("a list").items;
+        let said = |event: k8s_openapi::api::events::v1::Event| {
+            let name = event.name_any();
+            let about = event.regarding.unwrap_or_default();
+            let about = format!("{} {}", about.kind.unwrap_or_default(), about.name.unwrap_or_default());
+            (name, (about, event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
+        };
+        events.into_iter().map(said).collect()
     }
 
     /// Reasons and notes of the Events about an object.

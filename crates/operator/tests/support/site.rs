@@ -10,7 +10,7 @@ use kube::{Client, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::{MtuOnLoss, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
-use netferry_api::overlay::OperatorNetwork;
+use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::annotations::{ROLE_LABEL, Taken};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::mtu::Envelope;
@@ -111,9 +111,16 @@ impl Site {
     }
 
     /// The administrator edits the operator's `Network`.
-    pub(crate) async fn edit(&self, patch: Value) {
+    pub(crate) async fn edit(&self, patch: Value) -> OperatorNetwork {
         let patch = Patch::Merge(patch);
-        self.networks().patch("cluster", &PatchParams::default(), &patch).await.expect("an edit");
+        self.networks().patch("cluster", &PatchParams::default(), &patch).await.expect("an edit")
+    }
+
+    /// Somebody writes into what is published, by hand.
+    pub(crate) async fn publish(&self, status: Value) {
+        let api = Api::<ConfigNetwork>::all(self.cluster.client.clone());
+        let patch = Patch::Merge(json!({ "status": status }));
+        api.patch_status("cluster", &PatchParams::default(), &patch).await.expect("a status");
     }
 
     /// The administrator annotates it.
