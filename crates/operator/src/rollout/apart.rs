@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::mtu::check::{Fleet, unserved};
@@ -14,9 +14,9 @@ use netferry_core::overlay::topology::Mode;
 use netferry_core::rollout::drain::Request;
 use netferry_translate::mtu as translate;
 
-use super::Rollout;
 use super::watch::News;
-use super::world::World;
+use super::world::{Seen, World};
+use super::{OVERTAKEN, Rollout};
 use crate::mtu::{self, Applied};
 use crate::report::Told;
 use crate::round::{RoundError, read};
@@ -61,7 +61,30 @@ impl Rollout {
     }
 
     async fn let_back_in(&mut self, mut world: World) -> Result<Option<Duration>, RoundError> {
+        let mut again = None;
+        let mut failed = None;
+        for seen in world.nodes.iter().filter(|seen| waits_in_vain(seen)) {
+            match self.uncordon(seen, seen.object.resource_version()).await {
+                Ok(_) => {}
+                Err(overtaken) if overtaken.is_overtaken() => again = Some(OVERTAKEN),
+                // The others still get theirs.
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
         world.nodes.retain(|seen| matches!(seen.machine.asked, Some(Request::Uncordon(_))));
-        self.drain(&world).await
+        let next = self.drain(&world).await?;
+        self.metrics.drains(&self.drains.blocking());
+        failed.map_or(Ok([again, next].into_iter().flatten().min()), Err)
     }
+}
+
+/// Whether we cordoned a node for a drain that nobody goes on with. One that may be restarting on a drain that was fulfilled
+/// is not let back in: pods would be put on a node that is going down. It asks for it when it is up again.
+fn waits_in_vain(seen: &Seen) -> bool {
+    let machine = &seen.machine;
+    let Some(asked @ Request::Drain(_)) = &machine.asked else { return false };
+    let desired = machine.node.desired.clone().map(Request::Drain);
+    let restarts = machine.alone
+        || machine.fulfilled.as_ref().is_some_and(|done| done == asked || Some(done) == desired.as_ref());
+    machine.node.unschedulable && machine.cordoned_by_us && !restarts
 }

@@ -139,12 +139,8 @@ impl Rollout {
                     self.say(seen, RolloutEvent::Drain, format!("moving the pods of node {name} away")).await;
                 }
                 Step::Uncordon => {
-                    let patch = json!({
-                        "metadata": { "annotations": { CordonedFor::KEY: null } }, "spec": { "unschedulable": null },
-                    });
-                    version = self.step(seen, version, patch).await?;
+                    version = self.uncordon(seen, version).await?;
                     (cordoned, ours) = (false, false);
-                    self.say(seen, RolloutEvent::Uncordon, format!("node {name} takes pods again")).await;
                 }
                 Step::Fulfilled => {
                     let done = LastAppliedDrain(machine::printed_request(request)).to_string();
@@ -157,6 +153,21 @@ impl Rollout {
             }
         }
         Ok(Some(ENDING))
+    }
+
+    /// Lifts our cordon and its mark, in one write.
+    pub(super) async fn uncordon(
+        &self,
+        seen: &Seen,
+        version: Option<String>,
+    ) -> Result<Option<String>, RoundError> {
+        let patch = json!({
+            "metadata": { "annotations": { CordonedFor::KEY: null } }, "spec": { "unschedulable": null },
+        });
+        let version = self.step(seen, version, patch).await?;
+        let note = format!("node {} takes pods again", seen.machine.node.name);
+        self.say(seen, RolloutEvent::Uncordon, note).await;
+        Ok(version)
     }
 
     async fn step(

@@ -1,15 +1,16 @@
 //! What becomes of a change when the network is no longer ours to run, and what is said where it never was.
 
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use netferry_api::annotation::Annotation;
 use netferry_api::mtu::annotations::MtuUnattended;
 use netferry_api::mtu::conditions::MtuConditionType;
-use netferry_api::overlay::ConfigNetwork;
+use netferry_api::rollout::annotations::{CordonedFor, LastAppliedDrain};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::budget;
 use crate::support::chance::Chance;
 use crate::support::site::{HOSTS, PODS, Site};
 use crate::support::{Operator, pass};
@@ -61,6 +62,60 @@ async fn a_network_that_is_let_be_in_the_middle_of_a_change_keeps_no_node_away_a
     arrives(&site).await;
 }
 
+/// Whether we keep a node from pods, and whether its last drain is said to be done.
+async fn kept_away(site: &Site, node: &str) -> (bool, bool) {
+    let object = site.cluster.nodes().get(node).await.expect("the node");
+    let cordoned = object.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+    let said = object.annotations();
+    assert_eq!(cordoned, said.contains_key(CordonedFor::KEY), "the cordon and its mark come and go together");
+    (cordoned, said.get(LastAppliedDrain::KEY).is_some_and(|done| done.starts_with("drain-")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_let_be_keeps_no_node_away_that_waits_to_be_drained() {
+    let mut site = Site::new(1, Chance::new(34)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(4, 1).await;
+    budget::keep(&site, "kept", "n001").await;
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("the node is cordoned", async |site| {
+        let told = site.cluster.events("Node", "n001").await;
+        told.iter().any(|(reason, _)| reason == "FailedToDrain").then_some(())
+    })
+    .await;
+    assert_eq!(kept_away(&site, "n001").await, (true, false));
+    site.edit(json!({ "spec": { "managementState": "Unmanaged" } })).await;
+    stands_still(&site).await;
+    assert_eq!(kept_away(&site, "n001").await, (false, false));
+    site.edit(json!({ "spec": { "managementState": "Managed" } })).await;
+    site.until("it is cordoned again", async |site| kept_away(site, "n001").await.0.then_some(())).await;
+    budget::let_go(&site, "kept").await;
+    arrives(&site).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_let_be_puts_no_pods_on_a_node_that_restarts() {
+    let mut site = Site::new(1, Chance::new(35)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(4, 1).await;
+    let names: Vec<String> = site.fleet.names().cloned().collect();
+    site.fleet.truth.with(|seen| seen.dark.extend(names));
+    site.annotate(MtuUnattended::KEY, Some("true")).await;
+    site.ask_change(PODS.0, PODS.1, HOSTS.1).await;
+    site.until("n001 is off", async |site| {
+        site.fleet.truth.with(|seen| (!seen.serving.contains_key("n001")).then_some(()))
+    })
+    .await;
+    site.edit(json!({ "spec": { "managementState": "Unmanaged" } })).await;
+    pass(600).await;
+    assert_eq!(kept_away(&site, "n001").await, (true, true));
+    site.fleet.truth.with(|seen| seen.dark.clear());
+    stands_still(&site).await;
+    site.edit(json!({ "spec": { "managementState": "Managed" } })).await;
+    arrives(&site).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_plugin_named_in_the_middle_of_a_change_is_refused_and_the_change_goes_on() {
     let (site, _operator) = changing(32).await;
@@ -83,9 +138,7 @@ async fn measured(at: std::net::SocketAddr) -> Option<String> {
 /// What is published is the network of the older plugin, as where it was there before us.
 async fn of_the_older_plugin(site: &Site) {
     site.edit(json!({ "spec": { "defaultNetwork": { "type": "OpenShiftSDN" } } })).await;
-    let api = Api::<ConfigNetwork>::all(site.cluster.client.clone());
-    let published = Patch::Merge(json!({ "status": { "networkType": "OpenShiftSDN" } }));
-    api.patch_status("cluster", &PatchParams::default(), &published).await.expect("a status");
+    site.publish(json!({ "networkType": "OpenShiftSDN" })).await;
 }
 
 #[tokio::test(start_paused = true)]
