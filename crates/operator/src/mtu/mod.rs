@@ -18,13 +18,13 @@ use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::status::{self, Condition, ConditionKind};
+use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
 use netferry_core::overlay::topology;
 use netferry_translate::{machine_config, mtu as translate};
@@ -158,13 +158,13 @@ pub(crate) enum First {
     Lost(String),
 }
 
-/// What the first record is, where there is none.
+/// What the first record is, where there is none and this is deployed.
 pub(crate) fn first<'a>(
-    config: Option<&ConfigNetwork>,
+    deployed: Option<Mtu>,
     running: bool,
     configs: impl IntoIterator<Item = &'a MachineConfig>,
 ) -> First {
-    let Some(mtu) = published(config).filter(|_| running) else { return First::NotYet };
+    let Some(mtu) = deployed.filter(|_| running) else { return First::NotYet };
     let mut newest = None;
     for config in configs {
         let Ok(read) = machine_config::machine_config(config) else { continue };
@@ -187,6 +187,24 @@ pub(crate) fn first<'a>(
 pub(crate) fn published(config: Option<&ConfigNetwork>) -> Option<Mtu> {
     let status = config?.status.as_ref()?;
     Mtu::new(status.cluster_network_mtu?).ok()
+}
+
+/// The MTU that is deployed where no change is under way: the published one, unless all pods that anybody says something of
+/// run at what is asked for. Then somebody wrote the published one by hand, and newcomers would take it for what runs.
+///
+/// A change moves nodes only after it was published: whatever became of nodes since `config` was read, who publishes
+/// something over that very version of it is refused.
+pub(crate) fn deployed(
+    config: Option<&ConfigNetwork>,
+    asked: Option<Mtu>,
+    pods: impl IntoIterator<Item = Envelope>,
+) -> Option<Mtu> {
+    let published = published(config)?;
+    let changing = config.and_then(|config| config.status.as_ref()?.migration.as_ref()).is_some();
+    let Some(asked) = asked.filter(|_| !changing) else { return Some(published) };
+    let mut pods = pods.into_iter().peekable();
+    let run = pods.peek().is_some() && pods.all(|pods| pods == Envelope::settled(asked));
+    Some(if run { asked } else { published })
 }
 
 /// Whether a node has a place in the network: its pods run at what is published.
@@ -226,13 +244,32 @@ mod tests {
     fn the_first_record_says_what_runs_and_is_newer_than_all_that_was_told() {
         let settled = |epoch| Record { epoch, ..Record::settled(mtu(1400)) };
         assert_eq!(first(None, true, []), First::NotYet);
-        assert_eq!(first(Some(&config(1400)), false, []), First::NotYet);
-        assert_eq!(first(Some(&config(1400)), true, []), First::Record(settled(0)));
-        assert_eq!(first(Some(&config(1400)), true, [&ours(&settled(6))]), First::Record(settled(7)));
+        assert_eq!(first(Some(mtu(1400)), false, []), First::NotYet);
+        assert_eq!(first(Some(mtu(1400)), true, []), First::Record(settled(0)));
+        assert_eq!(first(Some(mtu(1400)), true, [&ours(&settled(6))]), First::Record(settled(7)));
         // Where hosts were left is in what nodes were told last, too.
         let left = |epoch, at| Record { hosts: Some(mtu(at)), ..settled(epoch) };
         let told = [ours(&left(4, 9000)), ours(&left(6, 1500)), ours(&settled(2))];
-        assert_eq!(first(Some(&config(1400)), true, &told), First::Record(left(7, 1500)));
+        assert_eq!(first(Some(mtu(1400)), true, &told), First::Record(left(7, 1500)));
+    }
+
+    #[test]
+    fn an_mtu_that_was_published_by_hand_is_not_taken_for_what_runs() {
+        let settled = |at| Envelope::settled(mtu(at));
+        let (edited, asked) = (config(9000), Some(mtu(1400)));
+        let found = |asked, pods: &[Envelope]| deployed(Some(&edited), asked, pods.iter().copied());
+        assert_eq!(found(asked, &[settled(1400), settled(1400)]), asked);
+        // Nobody says anything; they differ; they are on their way; what is asked for is something else, or cannot be.
+        let published = Some(mtu(9000));
+        assert_eq!(found(asked, &[]), published);
+        assert_eq!(found(asked, &[settled(1400), settled(9000)]), published);
+        assert_eq!(found(asked, &[Envelope::spanning(mtu(1400), mtu(9000))]), published);
+        assert_eq!(found(Some(mtu(1300)), &[settled(1400)]), published);
+        assert_eq!(found(None, &[settled(1400)]), published);
+        let mut changing = config(9000);
+        changing.status.as_mut().unwrap().migration = Some(Default::default());
+        assert_eq!(deployed(Some(&changing), asked, [settled(1400)]), published);
+        assert_eq!(deployed(None, asked, [settled(1400)]), None, "nothing is published yet");
     }
 
     #[test]
@@ -241,7 +278,7 @@ mod tests {
         for stage in [Stage::Spreading { finish: false }, Stage::Settling, Stage::Returning] {
             let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
             let record = Record { epoch: 3, change: Some(change), ..Record::settled(mtu(1400)) };
-            let found = first(Some(&config(8900)), true, [&ours(&record)]);
+            let found = first(Some(mtu(8900)), true, [&ours(&record)]);
             assert!(matches!(found, First::Lost(said) if said.contains("98-worker-netferry-mtu")));
         }
     }

@@ -7,18 +7,20 @@ use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::HostCidrs;
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::ChangeRefusal;
+use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
 use netferry_core::overlay::allocate::{Applicant, allocate_in, check};
 use netferry_core::overlay::ground;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
+use netferry_translate::mtu::observed;
 use netferry_translate::{applicant, assignment, networks};
 
 use super::fixed::{Runs, cannot_follow};
 use super::problem::{About, Problem, of_finding};
+use crate::mtu;
 
 /// The smallest MTU IPv6 allows (RFC 8200).
 const LEAST_FOR_V6: u32 = 1280;
@@ -101,7 +103,7 @@ pub(crate) fn decide(world: &World<'_>) -> Decision {
     let Some(mode) = settle_mode(world, status, &applicants, &mut problems) else {
         return Decision { problems, ..Decision::default() };
     };
-    let mtu = settle_mtu(world.spec, mode, status, &networks, &applicants, &mut problems);
+    let mtu = settle_mtu(world, mode, &networks, &applicants, &mut problems);
 
     let allocation = allocate_in(mode, &networks, &applicants);
     let wrong = check::check(&networks, &applicants, &allocation);
@@ -286,18 +288,20 @@ fn lives_inside(networks: &Networks, node: &Applicant) -> bool {
 
 /// The MTU to publish: the one asked for in a new cluster, the one deployed in a running one.
 fn settle_mtu(
-    spec: &OperatorNetworkSpec,
+    world: &World<'_>,
     mode: Mode,
-    status: Option<&ConfigNetworkStatus>,
     networks: &Networks,
     nodes: &[Applicant],
     problems: &mut Vec<Problem>,
 ) -> Option<Mtu> {
-    let deployed =
-        status.filter(|s| s.cluster_network_mtu.is_some()).map(|s| networks::deployed_mtu(s, mode));
-    let deployed = deployed.and_then(Result::ok);
+    let spec = world.spec;
+    let wanted = networks::wanted_mtu(spec, mode);
+    let deployed = match world.under_way {
+        true => mtu::published(world.config),
+        false => mtu::deployed(world.config, wanted.as_ref().ok().copied(), pods(world.nodes)),
+    };
     let asked = spec.default_network.as_ref().and_then(|n| n.ovn_kubernetes_config.as_ref()?.mtu);
-    let wanted = match networks::wanted_mtu(spec, mode) {
+    let wanted = match wanted {
         Ok(wanted) => wanted,
         Err(refusal) => {
             problems.push(refused(Reason::InvalidOperatorConfig, refusal.to_string()));
@@ -326,6 +330,11 @@ fn settle_mtu(
         }
         Some(_) | None => Some(wanted),
     }
+}
+
+/// What nodes say that their pods run at; what cannot be read was not said.
+fn pods(nodes: &[ObjectMeta]) -> impl Iterator<Item = Envelope> {
+    nodes.iter().filter_map(|node| observed(node.annotations.as_ref()).ok()??.network)
 }
 
 fn publish(

@@ -50,10 +50,13 @@ impl Rollout {
             Applied::Unreadable(wrong) => return self.stuck(&network, world, &wrong).await,
             Applied::Nothing => {
                 let written = world.configs.values().map(AsRef::as_ref);
-                match mtu::first(config.as_ref(), running, written) {
+                let asked =
+                    networks::wanted_mtu(&network.spec, networks::deployed_mode(config.as_ref())).ok();
+                let deployed = mtu::deployed(config.as_ref(), asked, world.pods());
+                match mtu::first(deployed, running, written) {
                     First::NotYet => None,
                     First::Lost(wrong) => return self.stuck(&network, world, &wrong).await,
-                    // What runs is what is published; it is written down with the first change.
+                    // It is written down with the first change.
                     First::Record(record) => Some((record, None, None)),
                 }
             }

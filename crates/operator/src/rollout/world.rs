@@ -8,6 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_core::mtu::Envelope;
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
@@ -79,6 +80,12 @@ impl World {
     /// Whether the cluster is one node.
     pub(super) fn is_one_node(&self) -> bool {
         self.nodes.iter().filter(|seen| seen.machine.node.takes_part()).count() == 1
+    }
+
+    /// What nodes say that their pods run at.
+    pub(super) fn pods(&self) -> impl Iterator<Item = Envelope> {
+        let nodes = self.nodes.iter().filter(|seen| seen.machine.node.takes_part());
+        nodes.filter_map(|seen| seen.traits.observed?.network)
     }
 
     /// What is known of nodes, for the MTU.

@@ -7,6 +7,7 @@ mod support;
 mod alone;
 mod apart;
 mod away;
+mod edits;
 mod held;
 mod kills;
 mod moves;

@@ -1,6 +1,6 @@
 use super::*;
 use netferry_api::migration::MigrationStatus;
-use netferry_api::mtu::MtuMigration;
+use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuMigration, MtuObserved};
 use netferry_api::overlay::{ClusterNetworkEntry, DefaultNetwork, OvnKubernetesConfig};
 
 fn spec(cluster: &[(&str, u32)], service: &[&str]) -> OperatorNetworkSpec {
@@ -124,6 +124,43 @@ fn the_mtu_of_a_running_cluster_is_not_changed_by_an_edit() {
     assert_eq!(fresh.published.unwrap().status.cluster_network_mtu, Some(8900), "nobody runs with it yet");
     let (config, nodes) = running(&with_mtu(8900, usual()));
     assert!(look(&usual(), Some(&config), &nodes).problems.is_empty(), "asking for nothing is no change");
+}
+
+/// What a node reports that its pods run at, and lets out.
+fn reporting(node: &ObjectMeta, mtu: u32, out: Option<u32>) -> ObjectMeta {
+    let uplink = InterfaceMtu { name: "eth0".into(), role: InterfaceRole::Uplink, mtu: 9000, nic: None };
+    let cni = CniMtu { mtu, routable_mtu: out };
+    let observed = MtuObserved::new(vec![uplink], vec![], Some(cni)).unwrap();
+    let mut node = node.clone();
+    node.annotations.get_or_insert_default().insert(MtuObserved::KEY.into(), observed.to_string());
+    node
+}
+
+#[test]
+fn an_mtu_that_was_published_by_hand_is_written_over_by_what_runs() {
+    let (config, nodes) = running(&with_mtu(1400, usual()));
+    let newcomer = node("b", &BTreeMap::new());
+    let mut edited = config.clone();
+    edited.status.as_mut().unwrap().cluster_network_mtu = Some(8900);
+    let at = |mtu, out| vec![reporting(&nodes[0], mtu, out), newcomer.clone()];
+    for spec in [with_mtu(1400, usual()), usual()] {
+        let decision = look(&spec, Some(&edited), &at(1400, None));
+        assert!(decision.problems.is_empty(), "{decision:?}");
+        let published = decision.published.unwrap();
+        assert!(!published.already && published.status == *config.status.as_ref().unwrap());
+    }
+    // Who runs something else, is on the way, or says nothing of pods, is no witness; nor is one of two who differ.
+    let differ = vec![reporting(&nodes[0], 1400, None), reporting(&newcomer, 8900, None)];
+    for nodes in [at(8900, None), at(8900, Some(1400)), nodes.clone(), differ] {
+        let decision = look(&with_mtu(1400, usual()), Some(&edited), &nodes);
+        assert!(decision.published.as_ref().unwrap().already && decision.problems.len() == 1, "{decision:?}");
+    }
+    // Nor is what is asked for, if nobody runs it; and a change says itself what is published.
+    let decision = look(&with_mtu(1300, usual()), Some(&edited), &at(1400, None));
+    assert!(decision.published.unwrap().already);
+    assert!(look_while(true, &usual(), Some(&edited), &at(1400, None)).published.unwrap().already);
+    edited.status.as_mut().unwrap().migration = Some(MigrationStatus::default());
+    assert!(look(&usual(), Some(&edited), &at(1400, None)).published.unwrap().already);
 }
 
 #[test]
