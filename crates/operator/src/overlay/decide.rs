@@ -300,6 +300,11 @@ fn settle_mtu(
         true => mtu::published(world.config),
         false => mtu::deployed(world.config, wanted.as_ref().ok().copied(), pods(world.nodes)),
     };
+    // Then that says where the cluster goes, and what stands beside it is none of anybody's business until it ends.
+    let moves = spec.migration.as_ref().is_some_and(|migration| migration.mtu.is_some());
+    if moves && deployed.is_some() {
+        return deployed;
+    }
     let asked = spec.default_network.as_ref().and_then(|n| n.ovn_kubernetes_config.as_ref()?.mtu);
     let wanted = match wanted {
         Ok(wanted) => wanted,

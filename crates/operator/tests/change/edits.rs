@@ -47,6 +47,21 @@ async fn a_change_in_phase_one_is_published_with_its_end_and_the_spec_stays_as_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_plugin_s_mtu_beside_a_change_is_ignored_whatever_it_is() {
+    let mut site = Site::new(1, Chance::new(62)).await;
+    let _operator = site.cluster.operator("one");
+    site.populate(3, 1).await;
+    in_phase_one(&site).await;
+    site.held("AwaitingFinish").await;
+    pass(120).await;
+    for mtu in [1234, 70_000, 100, PODS.1] {
+        let edited = json!({ "defaultNetwork": { "ovnKubernetesConfig": { "mtu": mtu } } });
+        let told = Edit::make(&site, edited, &[]).await.changed_nothing(&site).await;
+        assert_eq!(told, [], "{mtu}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn features_alone_are_no_change_and_none_is_published() {
     let mut site = Site::new(1, Chance::new(63)).await;
     let _operator = site.cluster.operator("one");

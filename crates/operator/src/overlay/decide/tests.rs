@@ -1,5 +1,5 @@
 use super::*;
-use netferry_api::migration::MigrationStatus;
+use netferry_api::migration::{MigrationStatus, NetworkMigration};
 use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuMigration, MtuObserved};
 use netferry_api::overlay::{ClusterNetworkEntry, DefaultNetwork, OvnKubernetesConfig};
 
@@ -124,6 +124,28 @@ fn the_mtu_of_a_running_cluster_is_not_changed_by_an_edit() {
     assert_eq!(fresh.published.unwrap().status.cluster_network_mtu, Some(8900), "nobody runs with it yet");
     let (config, nodes) = running(&with_mtu(8900, usual()));
     assert!(look(&usual(), Some(&config), &nodes).problems.is_empty(), "asking for nothing is no change");
+}
+
+#[test]
+fn the_plugin_s_mtu_is_ignored_beside_a_change_that_is_asked_for() {
+    let six = || spec(&[("fd01::/48", 64)], &["fd02::/112"]);
+    for base in [usual(), six()] {
+        let (config, nodes) = running(&with_mtu(1400, base.clone()));
+        for mtu in [1234, 1279, 100, 70_000, 8900] {
+            let asked =
+                NetworkMigration { mtu: Some(MtuMigration::default()), ..NetworkMigration::default() };
+            let edited = OperatorNetworkSpec { migration: Some(asked), ..with_mtu(mtu, base.clone()) };
+            for under_way in [false, true] {
+                let decision = look_while(under_way, &edited, Some(&config), &nodes);
+                assert!(decision.problems.is_empty(), "{mtu}: {decision:?}");
+                assert!(decision.published.unwrap().already, "{mtu}");
+            }
+            // In a cluster that is to be made it is what it is made with.
+            let fresh = look(&edited, None, &[]);
+            let fits = mtu <= 65_536 && mtu >= if base == usual() { 576 } else { 1280 };
+            assert_eq!(fresh.published.is_some(), fits, "{mtu}: {fresh:?}");
+        }
+    }
 }
 
 /// What a node reports that its pods run at, and lets out.
