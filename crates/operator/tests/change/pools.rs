@@ -76,7 +76,7 @@ async fn the_node_the_operator_runs_on_moves_when_those_of_all_pools_have() {
         identity: "one".into(),
         timing: site.cluster.timing,
         overlay: netferry_operator::overlay::Settings::default(),
-        rollout: netferry_operator::rollout::Settings { node: Some(own), ..Default::default() },
+        rollout: netferry_operator::rollout::Settings { node: Some(own) },
         listen: None,
     };
     let client = site.cluster.client.clone();
