@@ -244,10 +244,8 @@ fn advance(
         Some(OnLoss::Reverse) => true,
     };
     if trouble && turn {
-        // Nobody sends the new size in phase one: what is asked there and refused is left to be mended first.
-        let waits = matches!(stage, Stage::Spreading { .. }) && !refusals.is_empty();
+        // Also over what is asked and refused: nobody may be there to mend it.
         return match undo(&change) {
-            Some(_) if waits => stay,
             Some(edit) => (*record, Some(edit)),
             None => finished(record, arrived, may_end, finish_alone),
         };

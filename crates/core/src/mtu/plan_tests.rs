@@ -499,28 +499,25 @@ fn what_is_refused_in_phase_one_is_not_written_over_and_the_change_says_that_it_
 }
 
 #[test]
-fn a_change_turns_around_over_what_is_refused_only_where_the_new_size_is_sent_already() {
-    let mut world = World::new(1400, 1500);
-    world.mode.on_loss = Some(OnLoss::Reverse);
-    world.ask(change(1400, 8900, 9000));
-    let refused = change(8900, 5000, 9000);
-    world.ask(refused);
-    world.probes.losing = vec![lossy("a", "b")];
-    let decision = world.reboot("a");
-    assert_eq!((decision.phase, world.asked, decision.refusals.len()), (Phase::One, refused, 1));
-    assert_eq!(message(&decision, ConditionKind::Held).1, "PacketsLost");
-    // Mended, it is what turns around.
-    assert_eq!(world.ask(change(1400, 8900, 9000)).phase, Phase::Returning);
-
-    let mut world = World::new(1400, 1500);
-    world.mode.on_loss = Some(OnLoss::Reverse);
-    world.ask(change(1400, 8900, 9000));
-    world.reboot_all();
-    world.ask(finish(8900));
-    world.ask(change(1300, 5000, 9000));
-    world.probes.losing = vec![lossy("a", "b")];
-    let decision = world.reboot("a");
-    assert_eq!((decision.phase, world.asked), (Phase::One, change(8900, 1400, 1500)));
+fn a_change_that_has_to_turn_around_does_so_over_what_is_asked_and_refused() {
+    for phase_two in [false, true] {
+        let mut world = World::new(1400, 1500);
+        world.ask(change(1400, 8900, 9000));
+        world.reboot_all();
+        let refused = match phase_two {
+            false => change(8900, 5000, 9000),
+            true => {
+                world.ask(finish(8900));
+                change(1300, 5000, 9000)
+            }
+        };
+        world.ask(refused);
+        assert_eq!(world.asked, refused);
+        world.probes.failed = vec![narrow("a", "b")];
+        world.reboot("a");
+        let back = if phase_two { change(8900, 1400, 1500) } else { change(1400, 1400, 1500) };
+        assert_eq!(world.asked, back);
+    }
 }
 
 #[test]
