@@ -14,7 +14,7 @@ use netferry_kernel::link::{Kind, Link};
 use netferry_kernel::{IfName, Mac};
 
 use crate::cluster::Written;
-use crate::pods::Place;
+use crate::overlay::pods::Place;
 
 pub(crate) fn name(name: &str) -> IfName {
     IfName::new(name).unwrap()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::runtime::utils::Backoff;
 use tokio::time::{Instant, sleep};
 
 /// A pause that doubles with every attempt that fails, up to a bound: what cannot be done now is soon tried again, and what
@@ -35,6 +36,40 @@ impl Pause {
             self.reset();
         }
         self.wait().await;
+    }
+}
+
+/// Waiting between attempts: short at first, because servers restart; spread, because many agents wait.
+pub(crate) struct Patience {
+    next: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { next: Duration::from_millis(100) }
+    }
+}
+
+impl Patience {
+    pub(crate) fn pause(&mut self) -> Duration {
+        let now = self.next;
+        self.next = (now * 2).min(Duration::from_secs(5));
+        let share = uuid::Uuid::new_v4().as_u64_pair().0 % 512;
+        now * (512 + share as u32) / 1024
+    }
+}
+
+impl Iterator for Patience {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.pause())
+    }
+}
+
+impl Backoff for Patience {
+    fn reset(&mut self) {
+        *self = Patience::default();
     }
 }
 

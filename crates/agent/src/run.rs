@@ -19,25 +19,29 @@ use netferry_ovs::client::LinkError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::admission::Door;
-use crate::boot::Running;
-use crate::cluster::{self, Basis, Cache, Listeners, Own, Written};
+use crate::cluster::{self, Basis, Cache, Written};
 use crate::config::Config;
-use crate::facts::NodeFacts;
-use crate::host::neighbours::TunnelNeighbours;
-use crate::host::tunnel_routes;
-use crate::host::ways::Ways;
-use crate::host_init::foresight::Foresight;
 use crate::host_init::{BridgeRecord, BridgeSize, InitError, Record};
 use crate::machine::{Disk, StoreError};
+use crate::mtu::admission::Door;
+use crate::mtu::boot::Running;
+use crate::mtu::host::preview::Foresight;
+use crate::mtu::sizes::trial;
+use crate::mtu::{fit, observed, sizes};
+use crate::node::NodeFacts;
+use crate::node::{self, publish};
 use crate::on_host::Host;
-use crate::pods::objects::ApiPods;
-use crate::pods::server::{NotListening, Server};
-use crate::pods::{self, Parts, Pods, Readiness, conflist};
-use crate::sizes::trial;
-use crate::zone::daemons::{Daemons, StartError};
-use crate::zone::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
-use crate::{facts, host, host_init, leave, machine, probe, sizes, switch};
+use crate::overlay::follow::{self, Listeners, Own};
+use crate::overlay::host::neighbours::TunnelNeighbours;
+use crate::overlay::host::tunnel_routes;
+use crate::overlay::host::ways::Ways;
+use crate::overlay::ovn::daemons::{Daemons, StartError};
+use crate::overlay::ovn::{Heard, Keeper, Model, News, Outlook, Requests, Stores, ZoneHandle, astray};
+use crate::overlay::pods::objects::ApiPods;
+use crate::overlay::pods::server::{NotListening, Server};
+use crate::overlay::pods::{self, Parts, Pods, Readiness, conflist};
+use crate::overlay::{forward, host, switch};
+use crate::{host_init, leave, machine, probe};
 
 /// How often what the host forwards is written to disk at most, for the next boot.
 const TO_DISK_EVERY: Duration = Duration::from_secs(2);
@@ -141,7 +145,7 @@ async fn serve(
     let process = switch::Process::now(&config.paths.ovs_run, datapath).await;
     let (tell_process, process) = watch::channel(process);
     let outlook = Outlook::default();
-    outlook.forward.send_replace(cluster::forward::newest(&config.paths.run, &config.paths.data));
+    outlook.forward.send_replace(forward::newest(&config.paths.run, &config.paths.data));
     let disk = machine_of(&config).map_err(RunError::Machine)?;
     let running = Running::open(&config.paths.run);
     let listeners = Listeners { own, peers: watch::Sender::default() };
@@ -176,9 +180,9 @@ async fn serve(
     }
     if datapath == Datapath::Userspace {
         let ovs_run = agent.config.paths.ovs_run.clone();
-        tasks.spawn(crate::zero_snat::forgo(agent.stores.switch.clone(), ovs_run.clone()));
-        tasks.spawn(crate::packet_room::make(agent.stores.switch.clone(), ovs_run.clone()));
-        tasks.spawn(crate::stale_flows::forget(ovs_run));
+        tasks.spawn(switch::zero_snat::forgo(agent.stores.switch.clone(), ovs_run.clone()));
+        tasks.spawn(switch::packet_room::make(agent.stores.switch.clone(), ovs_run.clone()));
+        tasks.spawn(switch::stale_flows::forget(ovs_run));
     }
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let bridge = done.as_ref().and_then(|record| record.bridge.as_ref());
@@ -388,22 +392,22 @@ impl Agent {
     ) {
         let bridge = done.and_then(|record| record.bridge.as_ref());
         let (kernel, seen) = (&Arc::clone(&foresight.kernel), foresight.facts.clone());
-        let sources = facts::Sources {
+        let sources = node::Sources {
             kernel: Arc::clone(kernel),
             switch: self.stores.switch.clone(),
             bridge: bridge.and_then(|bridge| IfName::new(bridge.name.clone()).ok()),
             node: self.listeners.own.subscribe(),
         };
         let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
-        tasks.spawn(facts::observe(sources, facts));
-        let fit = facts::fit::keep(nodes.clone(), name.clone(), seen.clone(), networks, served.clone());
+        tasks.spawn(node::observe(sources, facts));
+        let fit = fit::keep(nodes.clone(), name.clone(), seen.clone(), networks, served.clone());
         tasks.spawn(fit);
         let named = |name: &str| IfName::new(name.to_owned()).ok();
         let bridge = bridge.and_then(|bridge| named(&bridge.name).zip(named(&bridge.uplink)));
         let sized = done.and_then(|record| named(record.sized.as_ref()?));
         let (sizes, observed) = watch::channel(None);
         let (tried, trial) = watch::channel(trial::begun(&self.config.paths.run));
-        let sources = facts::observed::Sources {
+        let sources = observed::Sources {
             kernel: Arc::clone(kernel),
             disk: Arc::clone(&self.disk),
             bridge: bridge.clone(),
@@ -414,9 +418,9 @@ impl Agent {
             trial,
             foresight,
         };
-        tasks.spawn(facts::observed::observe(sources, sizes));
+        tasks.spawn(observed::observe(sources, sizes));
         let own = self.listeners.own.subscribe();
-        tasks.spawn(facts::publish::publish_sizes(nodes.clone(), name.clone(), observed.clone(), own));
+        tasks.spawn(publish::publish_sizes(nodes.clone(), name.clone(), observed.clone(), own));
         self.try_others(tasks, kernel, observed);
         let trials = trial::Parts {
             kernel: Arc::clone(kernel),
@@ -432,13 +436,13 @@ impl Agent {
         };
         tasks.spawn(hold_sizes(trials, bridge, sized, seen.clone(), tried));
         let place = self.outlook.place.subscribe();
-        tasks.spawn(facts::publish::publish_place(
+        tasks.spawn(publish::publish_place(
             nodes.clone(),
             name.clone(),
             place,
             self.listeners.own.subscribe(),
         ));
-        tasks.spawn(facts::publish::publish(nodes, name, seen, self.listeners.own.subscribe(), admitted));
+        tasks.spawn(publish::publish(nodes, name, seen, self.listeners.own.subscribe(), admitted));
     }
 
     /// Tries whether full-size packets get to the other nodes, and tells the cluster.
@@ -459,7 +463,7 @@ impl Agent {
         let (tell, found) = watch::channel(None);
         tasks.spawn(probe::run(parts, tell));
         let (nodes, name) = (Api::<Node>::all(self.client.clone()), self.config.node.to_string());
-        tasks.spawn(facts::publish::publish_probes(nodes, name, found, self.listeners.own.subscribe()));
+        tasks.spawn(publish::publish_probes(nodes, name, found, self.listeners.own.subscribe()));
     }
 
     fn session(&self, ground: Ground, cache: &Cache, kernel: &Arc<Kernel>) -> Session {
@@ -498,7 +502,7 @@ impl Agent {
         tasks.spawn(astray::look_for(self.config.paths.ovs_run.clone(), keeper.tell_moved()));
         tasks.spawn(tell(self.process.clone(), heard.clone()));
         tasks.spawn(keeper.run());
-        tasks.spawn(cluster::follow(self.client.clone(), own, basis.clone(), heard, self.listeners.clone()));
+        tasks.spawn(follow::follow(self.client.clone(), own, basis.clone(), heard, self.listeners.clone()));
         Session { ground, tasks }
     }
 }
@@ -518,7 +522,7 @@ async fn remember(mut forward: watch::Receiver<Option<Forward>>, directory: Path
     while forward.changed().await.is_ok() {
         let now = forward.borrow_and_update().clone();
         if let Some(now) = now
-            && let Err(error) = cluster::forward::write(&directory, &now)
+            && let Err(error) = forward::write(&directory, &now)
         {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "what the host forwards was not remembered");
@@ -541,7 +545,7 @@ async fn hold_sizes(
     trials: trial::Parts,
     bridge: Option<(IfName, IfName)>,
     sized: Option<IfName>,
-    mut facts: watch::Receiver<Option<facts::NodeFacts>>,
+    mut facts: watch::Receiver<Option<node::NodeFacts>>,
     tried: watch::Sender<Option<TrialObserved>>,
 ) {
     let uplinks = match bridge {

@@ -19,7 +19,7 @@ const SOURCES: [&str; 7] = [
     "operator/src/mtu",
     "operator/src/report",
     "operator/src/rollout",
-    "agent/src/facts/fit.rs",
+    "agent/src/mtu/fit.rs",
 ];
 
 /// Words there that are kinds, values, or what was being done.

@@ -18,7 +18,7 @@ use netferry_translate::networks::{Refusal, deployed, deployed_mtu, mode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::watch::Patience;
+use crate::pause::Patience;
 
 /// What everything else is computed with.
 #[derive(Clone, PartialEq, Debug)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::Written;
 use crate::kept;
-use crate::pods::Place;
+use crate::overlay::pods::Place;
 
 /// Why something could not be remembered.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl Cache {
 }
 
 /// Remembers something in a file of ours.
-pub(super) fn write_whole(directory: &Path, name: &str, what: &impl Serialize) -> Result<(), CacheError> {
+pub(crate) fn write_whole(directory: &Path, name: &str, what: &impl Serialize) -> Result<(), CacheError> {
     kept::write(directory, name, what).map_err(|source| CacheError { file: directory.join(name), source })
 }
 

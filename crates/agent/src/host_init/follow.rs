@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::bridge::{self, Plan, Switch};
+use super::bridge_size::{self, BridgeSize};
 use super::record::{BridgeRecord, Record};
-use super::size::{self, BridgeSize};
 use super::{announce, hand_over, transfer};
 use crate::pause::Pause;
 
@@ -67,7 +67,11 @@ pub async fn keep(kernel: Arc<Kernel>, switch: Client, done: Done) {
         }
     };
     let switch = Switch::over(switch);
-    tokio::join!(links, keep_rows(&switch, &bridge, &uplink, &done), size::keep(&kernel, &bridge, &done));
+    tokio::join!(
+        links,
+        keep_rows(&switch, &bridge, &uplink, &done),
+        bridge_size::keep(&kernel, &bridge, &done)
+    );
 }
 
 impl Done {

@@ -14,14 +14,10 @@
 //! works through the uplink; from there to the announcement are a few netlink messages.
 
 mod bridge;
+mod bridge_size;
 mod follow;
-pub mod foresight;
 mod offloads;
-pub mod persist;
-mod plan;
 mod record;
-mod size;
-mod sized;
 pub mod transfer;
 mod uplink;
 
@@ -44,13 +40,15 @@ use netferry_ovs::{CallError, Remote, SettleError};
 use tokio::time::timeout;
 
 use crate::config::Paths;
-use crate::host::{SettingsError, guard};
 use crate::machine::Disk;
+use crate::mtu::host as sized;
+use crate::mtu::host::SizesError;
+use crate::overlay::host::{SettingsError, guard};
 use bridge::{Found, Plan, Switch};
+pub use bridge_size::BridgeSize;
 pub use follow::{Done, follow, keep};
 pub use record::{BridgeRecord, Moves, Record};
-pub use size::BridgeSize;
-pub use sized::SizesError;
+
 pub use uplink::{NoUplink, Sight, choose};
 
 /// How long the switch may take at a boot.
@@ -374,7 +372,7 @@ pub async fn undo(kernel: &Kernel, options: &Options, mut step: impl FnMut(&str)
     }
     offloads::restore(kernel, &options.run)?;
     step("removing what else of ours is in the kernel");
-    crate::host::withdraw(kernel, &options.run).map_err(InitError::Withdraw)
+    crate::overlay::host::withdraw(kernel, &options.run).map_err(InitError::Withdraw)
 }
 
 async fn connect(options: &Options) -> Result<Switch, InitError> {

@@ -7,8 +7,8 @@ use netferry_kernel::offload::Offload;
 use netferry_kernel::{IfName, Kernel, Objects};
 
 use super::{InitError, tell};
-use crate::host::guard;
 use crate::kept;
+use crate::overlay::host::guard;
 
 /// In our run directory, which is empty at boot: so are the switches of a card as its driver has them.
 const FILE: &str = "offloads-before.json";

@@ -22,11 +22,11 @@ use tokio::time::timeout;
 pub use before::{Before, note};
 
 use crate::config::Paths;
-use crate::host::{self, SettingsError};
 use crate::kept;
 use crate::machine::{Disk, StoreError, store};
-use crate::pods::{self, record};
-use crate::zone::daemons;
+use crate::overlay::host::{self, SettingsError};
+use crate::overlay::ovn::daemons;
+use crate::overlay::pods::{self, record};
 
 /// How long the switch may take to answer, and to take its links away.
 const PATIENCE: Duration = Duration::from_secs(30);

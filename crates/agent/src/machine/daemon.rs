@@ -35,10 +35,10 @@ use super::boot_loader::{self, BootLoaderError};
 use super::restart::RestartError;
 use super::store::{self, StoreError};
 use super::{Disk, DiskError};
-use crate::boot::Running;
-use crate::cluster::Patience;
-use crate::host_init::foresight::Foreseen;
 use crate::kept;
+use crate::mtu::boot::Running;
+use crate::mtu::host::preview::Foreseen;
+use crate::pause::Patience;
 
 /// A file by which somebody says to go on although managed files are not as they should be.
 const FORCE: &str = "/run/machine-config-daemon-force";
@@ -303,7 +303,7 @@ impl Parts {
             );
             // In this order: once the epoch is taken over, nobody comes here again.
             if forget {
-                crate::boot::forget(&self.disk)?;
+                crate::mtu::boot::forget(&self.disk)?;
             }
             self.running.set(booted).map_err(Trouble::Running)?;
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use netferry_agent::boot::Running;
 use netferry_agent::host_init::{BridgeSize, prepare};
-use netferry_agent::sizes::trial::{Bridge, Parts, keep_trials};
+use netferry_agent::mtu::boot::Running;
+use netferry_agent::mtu::sizes::trial::{Bridge, Parts, keep_trials};
 use netferry_api::annotation::Annotation as _;
 use netferry_api::mtu::MtuTrial;
 use tokio::sync::watch;

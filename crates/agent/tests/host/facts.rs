@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use netferry_agent::facts::{HostFacts, NodeFacts, Sources, observe, publish};
+use netferry_agent::node::{HostFacts, NodeFacts, Sources, observe, publish};
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use netferry_ovs::{Options, Spec};
@@ -110,7 +110,7 @@ pub(crate) fn on_link(link: &str, mtu: u32) -> NodeFacts {
 
 #[tokio::test]
 async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
-    use netferry_agent::facts::fit;
+    use netferry_agent::mtu::fit;
     use netferry_core::mtu::{Envelope, Mtu};
 
     let server = ApiServer::open(Settings::default()).unwrap();
@@ -159,9 +159,9 @@ async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
 /// Phase two begins only when every node was seen in phase one: what was decided is not what was seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_pods_run_at_is_read_from_the_kernel_and_follows_what_anybody_does_to_it() {
-    use netferry_agent::facts::observed::{Sources, observe};
-    use netferry_agent::host_init::foresight::Foresight;
     use netferry_agent::machine::Disk;
+    use netferry_agent::mtu::host::preview::Foresight;
+    use netferry_agent::mtu::observed::{Sources, observe};
     use netferry_api::mtu::{CniMtu, MtuObserved};
     use netferry_core::mtu::boot::Booted;
     use netferry_core::mtu::{Envelope, Mtu};

@@ -2,8 +2,8 @@
 
 use std::net::UdpSocket;
 
-use netferry_agent::host::flows::set_right;
-use netferry_agent::host::objects::Objects;
+use netferry_agent::overlay::host::flows::set_right;
+use netferry_agent::overlay::host::objects::Objects;
 use netferry_core::net::Family;
 use netferry_core::overlay::service::{Entrance, Forward};
 use netferry_core::port::{Port, Protocol};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use netferry_agent::facts::NodeFacts;
-use netferry_agent::host_init::foresight::Foresight;
 use netferry_agent::host_init::{Options, prepare};
 use netferry_agent::machine::Disk;
+use netferry_agent::mtu::host::preview::Foresight;
+use netferry_agent::node::NodeFacts;
 use netferry_core::mtu::file::HostFile;
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;

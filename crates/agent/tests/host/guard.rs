@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use netferry_agent::host::guard;
+use netferry_agent::overlay::host::guard;
 use netferry_kernel::offload::Offload;
 
 use crate::world::{PATIENT, Wire, answers, ip, name, run};

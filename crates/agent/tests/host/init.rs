@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use netferry_agent::host::guard;
 use netferry_agent::host_init::{BridgeSize, Done, InitError, Options, Record, keep, prepare, undo};
+use netferry_agent::overlay::host::guard;
 use netferry_core::overlay::zone::Datapath;
 use netferry_kernel::Kernel;
 use tokio::sync::watch;
@@ -415,7 +415,7 @@ async fn any_number_of_boots_in_a_change_run_the_same_sizes_and_the_change_leave
         let settled = settled.into_iter().chain(["fd00:172:30::/64 -", "2001:db8:9::/48 -"]).collect();
         let shall = if boot < 2 { up.clone() } else { settled };
         assert_eq!(sizes(&wire.host), shall, "boot {boot}");
-        let booted = netferry_agent::boot::read(&run_directory(&switch)).unwrap().unwrap();
+        let booted = netferry_agent::mtu::boot::read(&run_directory(&switch)).unwrap().unwrap();
         assert_eq!(
             (booted.epoch, booted.original.bytes()),
             [(1, 1500), (1, 1500), (2, 1500), (0, 9000)][boot]
@@ -429,7 +429,7 @@ async fn any_number_of_boots_in_a_change_run_the_same_sizes_and_the_change_leave
         write(&switch, FILE, "EPOCH=9\nMTU=1400\n");
         prepare(&wire.host, &options(&switch), |_| ()).await.unwrap();
         assert_eq!(sizes(&wire.host), shall, "boot {boot}, again");
-        assert_eq!(netferry_agent::boot::read(&run_directory(&switch)).unwrap(), Some(booted));
+        assert_eq!(netferry_agent::mtu::boot::read(&run_directory(&switch)).unwrap(), Some(booted));
         disk = [INTERFACES, SAVED].iter().filter_map(|path| Some((*path, read(&switch, path)?))).collect();
     }
 }

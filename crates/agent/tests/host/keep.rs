@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_agent::host::{Inputs, State, guard, run as keep};
+use netferry_agent::overlay::host::{Inputs, State, guard, run as keep};
 use netferry_core::mtu::Mtu;
 use netferry_core::overlay::allocate::{Applicant, Claim, allocate};
 use netferry_core::overlay::cluster::Node;
@@ -329,11 +329,11 @@ async fn settings_are_what_they_were_once_we_are_gone_but_those_somebody_changed
     // An agent that starts again in the same boot finds what the last one made, and takes it for nobody's wish.
     kept.task.abort();
     run(&host, "echo 0 > /proc/sys/net/ipv4/ip_forward");
-    let objects = netferry_agent::host::objects::Objects::of(&plan(0)).unwrap();
-    netferry_agent::host::settings::settle(&host, &objects.settings, kept.run.path()).unwrap();
+    let objects = netferry_agent::overlay::host::objects::Objects::of(&plan(0)).unwrap();
+    netferry_agent::overlay::host::settings::settle(&host, &objects.settings, kept.run.path()).unwrap();
     run(&host, "echo 0 > /proc/sys/net/ipv6/conf/overlay/accept_ra");
     for _ in 0..2 {
-        netferry_agent::host::withdraw(&host, kept.run.path()).unwrap();
+        netferry_agent::overlay::host::withdraw(&host, kept.run.path()).unwrap();
         let after = all();
         let changed: Vec<&String> = after.iter().filter(|line| !before.contains(line)).collect();
         assert_eq!(changed, ["ipv6/conf/overlay/accept_ra:0"], "theirs");
@@ -426,10 +426,10 @@ async fn the_overlays_packets_pass_where_somebody_elses_filter_drops_what_is_for
         let theirs = run(&world.host, &list);
         let theirs =
             theirs.lines().filter(|line| !line.contains("\"netferry\"")).collect::<Vec<_>>().join("\n");
-        netferry_agent::host::admit::converge(&world.host, &[]).unwrap();
+        netferry_agent::overlay::host::admit::converge(&world.host, &[]).unwrap();
         until("our rules once more", async || admitted() == 2).await;
         kept.task.abort();
-        netferry_agent::host::withdraw(&world.host, kept.run.path()).unwrap();
+        netferry_agent::overlay::host::withdraw(&world.host, kept.run.path()).unwrap();
         assert_eq!(run(&world.host, &list).trim_end(), theirs.trim_end());
         let left = run(&world.host, "nft list tables; ip route show proto 110; ip neigh show nud permanent");
         assert!(!left.contains("netferry") && !left.contains("10.244"), "{left}");
@@ -486,8 +486,8 @@ async fn a_firewall_that_keeps_its_table_to_itself_keeps_nothing_else_from_being
         let back = async || is_seen(&world.host).as_ref() == Some(&before);
         until(&format!("after {sabotage:?} everything"), back).await;
     }
-    let objects = netferry_agent::host::objects::Objects::of(&plan(1)).unwrap();
-    let done = netferry_agent::host::admit::converge(&world.host, &objects.admitted).unwrap();
+    let objects = netferry_agent::overlay::host::objects::Objects::of(&plan(1)).unwrap();
+    let done = netferry_agent::overlay::host::admit::converge(&world.host, &objects.admitted).unwrap();
     let closed: Vec<String> = done.closed.iter().map(ToString::to_string).collect();
     assert_eq!((done.steps, closed), (0, vec!["inet firewalld".to_owned()]), "named, for its owner to open");
     assert!(!world.passes(), "its decision stays");
@@ -495,7 +495,7 @@ async fn a_firewall_that_keeps_its_table_to_itself_keeps_nothing_else_from_being
     assert!(world.passes());
     kept.task.abort();
     let _firewall = own_table(&world.host);
-    netferry_agent::host::withdraw(&world.host, kept.run.path()).unwrap();
+    netferry_agent::overlay::host::withdraw(&world.host, kept.run.path()).unwrap();
     assert_eq!(admitted(), 0);
 }
 

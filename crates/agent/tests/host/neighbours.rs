@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use netferry_agent::host::neighbours::{Peers, TunnelNeighbours};
+use netferry_agent::overlay::host::neighbours::{Peers, TunnelNeighbours};
 use tokio::sync::watch;
 
 use crate::world::{Switch, in_time, ip, namespace, until};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use netferry_agent::pods::links;
+use netferry_agent::overlay::pods::links;
 use netferry_kernel::link::Link;
 use netferry_testkit::wait::until;
 

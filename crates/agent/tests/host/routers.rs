@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use netferry_agent::host_init::{prepare, undo};
-use netferry_agent::sizes;
+use netferry_agent::mtu::sizes;
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_kernel::address::{Address, Lifetime};
 use netferry_kernel::route::Route;

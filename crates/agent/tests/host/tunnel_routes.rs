@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_agent::host::{tunnel_routes, withdraw};
+use netferry_agent::overlay::host::{tunnel_routes, withdraw};
 use netferry_kernel::Kernel;
 use tokio::task::JoinHandle;
 

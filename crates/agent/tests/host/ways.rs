@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use netferry_agent::host::ways::Ways;
-use netferry_agent::switch::Process;
+use netferry_agent::overlay::host::ways::Ways;
+use netferry_agent::overlay::switch::Process;
 use netferry_core::overlay::zone::Datapath;
 
 use crate::world::{Switch, name, namespace, run, until};

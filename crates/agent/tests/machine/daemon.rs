@@ -1,6 +1,6 @@
 use std::sync::atomic::Ordering;
 
-use netferry_agent::boot;
+use netferry_agent::mtu::boot;
 use netferry_core::mtu::file::PATH;
 use netferry_testkit::wait::until;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use netferry_agent::pods::{Readiness, conflist};
+use netferry_agent::overlay::pods::{Readiness, conflist};
 use netferry_cni::Version;
 use serde_json::{Value, json};
 

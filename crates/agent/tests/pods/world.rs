@@ -15,9 +15,9 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Namespace as ApiNamespace, Node as ApiNode, Pod as ApiPod};
 use kube::api::{Api, PostParams};
-use netferry_agent::pods::objects::ApiPods;
-use netferry_agent::pods::server::Server;
-use netferry_agent::pods::{Parts, Place, PodPorts, Pods, Readiness, Settings, ZoneUnavailable};
+use netferry_agent::overlay::pods::objects::ApiPods;
+use netferry_agent::overlay::pods::server::Server;
+use netferry_agent::overlay::pods::{Parts, Place, PodPorts, Pods, Readiness, Settings, ZoneUnavailable};
 use netferry_apiserver::ApiServer;
 use netferry_cni::protocol::Patience;
 use netferry_core::mtu::Mtu;
@@ -323,7 +323,7 @@ impl World {
     /// Names of the links on the host that are some pod's.
     pub(crate) fn pod_links(&self) -> Vec<String> {
         use netferry_kernel::Objects;
-        let mark = netferry_agent::pods::wire::mark();
+        let mark = netferry_agent::overlay::pods::wire::mark();
         let links = self.host.links().observe().unwrap();
         let ours = links.into_iter().filter(|link| mark.owns_alias(link.alias.as_deref()));
         ours.map(|link| link.name.to_string()).collect()

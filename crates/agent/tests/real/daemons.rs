@@ -1,6 +1,6 @@
 //! The zone's daemons: started, adopted, started again.
 
-use netferry_agent::zone::daemons::Daemons;
+use netferry_agent::overlay::ovn::daemons::Daemons;
 use netferry_testkit::wait::{in_time, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid, getsid};

@@ -89,7 +89,7 @@ struct Places {
     #[arg(long, value_name = "DIR", default_value = "/run/netferry")]
     run_dir: PathBuf,
     /// The CNI configuration to write when pods can be started
-    #[arg(long, value_name = "FILE", default_value = netferry_agent::pods::conflist::DEFAULT)]
+    #[arg(long, value_name = "FILE", default_value = netferry_agent::overlay::pods::conflist::DEFAULT)]
     cni_config: PathBuf,
     /// What the agent keeps for longer: enough to heal the node without the API
     #[arg(long, value_name = "DIR", default_value = "/var/lib/netferry")]
