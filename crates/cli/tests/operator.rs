@@ -93,7 +93,7 @@ impl Cluster {
         let api: Api<Node> = Api::all(self.client.clone());
         let place = |node: &Node| {
             let subnets = node.annotations().get("k8s.ovn.org/node-subnets")?.clone();
-            let term = node.annotations().get("netferry.dev/leader-term")?.parse().ok()?;
+            let term = node.annotations().get("netferry.dev/leadership")?.split('-').next()?.parse().ok()?;
             Some((node.name_any(), subnets, term))
         };
         until(&format!("{nodes} nodes have their places"), async || {

@@ -29,8 +29,8 @@ pub(crate) enum RoundError {
     },
     #[error(transparent)]
     Lost(#[from] Lost),
-    #[error("a node carries the term {found} of a later leader than this one of term {term}")]
-    Deposed { found: u32, term: u32 },
+    #[error("the lease names another process")]
+    Deposed,
 }
 
 impl RoundError {
@@ -42,7 +42,7 @@ impl RoundError {
             | RoundError::Read { .. }
             | RoundError::Silence { .. }
             | RoundError::Lost(_)
-            | RoundError::Deposed { .. } => false,
+            | RoundError::Deposed => false,
         }
     }
 

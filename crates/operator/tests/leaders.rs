@@ -5,9 +5,10 @@ mod support;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use netferry_apiserver::faults::{Calls, Fault};
 use netferry_apiserver::status::ApiError;
+use serde_json::json;
 use tokio::time::Instant;
 
 use support::{Cluster, pass};
@@ -129,7 +130,7 @@ async fn an_api_that_is_gone_for_a_minute_is_got_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_by_hand_does_not_let_terms_fall() {
+async fn a_lease_deleted_by_hand_leaves_every_subnet_where_it_was() {
     let cluster = Cluster::usual().await;
     for n in 0..3 {
         let operator = cluster.operator("x");
@@ -137,13 +138,13 @@ async fn a_lease_deleted_by_hand_does_not_let_terms_fall() {
         cluster.until_placed(n + 1).await;
         operator.stop().await;
     }
+    let before = cluster.places().await;
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "netferry");
     leases.delete("netferry-operator", &DeleteParams::default()).await.unwrap();
     let _operator = cluster.operator("x");
     cluster.join("later").await;
-    cluster.until_placed(4).await;
-    assert!(cluster.historian.terms().is_sorted(), "{:?}", cluster.historian.terms());
-    assert!(transitions(&cluster.lease().await) > 2);
+    let after = cluster.until_placed(4).await;
+    assert!(before.iter().all(|(node, place)| after.get(node) == Some(place)), "{before:?} {after:?}");
     cluster.historian.testify();
 }
 
@@ -163,6 +164,31 @@ async fn a_lease_deleted_under_a_leader_leaves_one_leader() {
     cluster.historian.testify();
 }
 
+/// Another process may lead before this one knows that it no longer does: somebody deleted the lease.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_was_deleted_gives_no_subnet_once_another_holds_a_new_one() {
+    let cluster = Cluster::usual().await;
+    let first = cluster.operator("first");
+    cluster.join("a").await;
+    cluster.until_placed(1).await;
+    first.line.hold(|method, path| method == "PUT" && path.contains("/leases/"));
+    first.line.until_held(1).await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "netferry");
+    leases.delete("netferry-operator", &DeleteParams::default()).await.unwrap();
+    let second = cluster.operator("second");
+    second.line.hold(|method, path| method == "PATCH" && path.contains("/nodes/"));
+    cluster
+        .until("the second leads", async || (holder(&cluster.lease().await) == "second").then_some(()))
+        .await;
+    cluster.join("b").await;
+    second.line.until_held(1).await;
+    pass(1).await;
+    assert!(!cluster.places().await.contains_key("b"), "only the first could have written");
+    second.line.let_go();
+    cluster.until_placed(2).await;
+    cluster.historian.testify();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_renewal_whose_answer_is_lost_does_not_end_a_leadership() {
     let cluster = Cluster::usual().await;
@@ -176,6 +202,62 @@ async fn a_renewal_whose_answer_is_lost_does_not_end_a_leadership() {
         pass(7).await;
     }
     assert_eq!(transitions(&cluster.lease().await), before);
+}
+
+/// A node may write its own Node. Whatever it claims of leaders there, the others get their subnets.
+#[tokio::test(start_paused = true)]
+async fn a_leader_mark_forged_by_a_node_keeps_no_other_node_without_a_subnet() {
+    let forged =
+        ["2147483646", "2147483647", "4294967295", "1", "1-00000000-0000-4000-8000-000000000000", ""];
+    for value in forged {
+        let cluster = Cluster::usual().await;
+        let first = cluster.operator("first");
+        let second = cluster.operator("second");
+        cluster.join("hostile").await;
+        cluster.until_placed(1).await;
+        for key in ["netferry.dev/leader-term", "netferry.dev/leadership"] {
+            cluster.scribble("hostile", key, json!(value)).await;
+        }
+        cluster.join("b").await;
+        cluster.until_placed(2).await;
+        first.stop().await;
+        second.stop().await;
+        let _restarted = [cluster.operator("first"), cluster.operator("second")];
+        cluster.join("c").await;
+        cluster.until_placed(3).await;
+        cluster.historian.testify();
+    }
+}
+
+/// A new leader marks nodes before it decides. A node that changes its own Node all the time must not delay that.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_its_node_all_the_time_keeps_no_other_node_without_a_subnet() {
+    let cluster = Cluster::usual().await;
+    cluster.join("chatty").await;
+    cluster.join("quiet").await;
+    let every =
+        Calls { verb: "patch".into(), resource: "nodes".into(), name: "chatty".into(), ..Calls::default() };
+    cluster.server.faults().arm(every, Fault::Conflict);
+    let _operator = cluster.operator("first");
+    cluster.until("the quiet node has its subnet", async || cluster.places().await.remove("quiet")).await;
+    assert!(!cluster.places().await.contains_key("chatty"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_edited_to_the_last_number_is_taken_over_all_the_same() {
+    let cluster = Cluster::usual().await;
+    let first = cluster.operator("first");
+    cluster.join("a").await;
+    cluster.until_placed(1).await;
+    first.stop().await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "netferry");
+    let edit = Patch::Merge(json!({"spec": {"leaseTransitions": i32::MAX}}));
+    leases.patch("netferry-operator", &PatchParams::default(), &edit).await.unwrap();
+    let _operator = cluster.operator("next");
+    cluster.join("b").await;
+    cluster.until_placed(2).await;
+    assert_eq!(transitions(&cluster.lease().await), 0, "it begins again");
+    cluster.historian.testify();
 }
 
 #[tokio::test(start_paused = true)]

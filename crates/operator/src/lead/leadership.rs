@@ -1,34 +1,32 @@
 //! The right to act, for as long as it lasts.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+
+use super::lease::Leases;
 
 /// The right to act for the cluster, held by one process at a time.
 ///
 /// Cheap to clone. It ends by itself when the lease could not be renewed in time; then [`Leadership::act`] refuses.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     /// Until when this process may act, by its own clock.
     until: Mutex<Instant>,
-    term: AtomicU32,
-    /// What the term must at least become.
-    floor: AtomicU32,
-    /// Tells whoever renews the lease that the floor was raised.
-    raise: Notify,
-    /// Tells whoever waits that the term was.
-    raised: Notify,
+    term: u32,
+    /// Unique to this leadership.
+    mark: String,
+    leases: Leases,
+    /// This process, as the lease names it.
+    holder: String,
 }
 
-/// The right to act has ended; whoever hears this stops, and changes nothing any more.
+/// The right to act has ended: stop, and change nothing any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this process no longer leads")]
 pub struct Lost;
@@ -36,7 +34,7 @@ pub struct Lost;
 /// Why something was not done, or may not have been.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    /// The right to act ended before the answer came; what was asked may have happened.
+    /// The right to act ended before the answer came; the request may have been carried out.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The API refused.
@@ -45,18 +43,23 @@ pub enum ActError {
 }
 
 impl Leadership {
-    pub(crate) fn new(term: u32, until: Instant) -> Leadership {
-        let (raise, raised) = (Notify::new(), Notify::new());
-        let (term, floor) = (AtomicU32::new(term), AtomicU32::new(term));
-        Leadership { shared: Arc::new(Shared { until: Mutex::new(until), term, floor, raise, raised }) }
+    pub(crate) fn new(leases: Leases, holder: String, term: u32, until: Instant) -> Leadership {
+        let mark = format!("{term}-{}", uuid::Uuid::new_v4());
+        Leadership { shared: Arc::new(Shared { until: Mutex::new(until), term, mark, leases, holder }) }
     }
 
-    /// The fencing number: every leader's is higher than those of all before it. What a leader writes carries it.
+    /// How often the lease has changed hands. For logs and Events: it begins again when the lease is deleted, so nothing
+    /// is decided by comparing it.
     pub fn term(&self) -> u32 {
-        self.shared.term.load(Ordering::SeqCst)
+        self.shared.term
     }
 
-    /// Whether this process may still act.
+    /// A text that no other leadership has or can guess. Writing it into an object changes the version of the object.
+    pub fn mark(&self) -> &str {
+        &self.shared.mark
+    }
+
+    /// Returns an error if this process may no longer act.
     pub fn check(&self) -> Result<(), Lost> {
         if Instant::now() < self.until() { Ok(()) } else { Err(Lost) }
     }
@@ -70,23 +73,16 @@ impl Leadership {
         }
     }
 
-    /// Makes the term higher than one that was found: the lease was deleted, and its numbers began again.
+    /// Reads the lease and returns true if it still names this process.
     ///
-    /// Ends when the lease says so, or with the leadership.
-    pub async fn rise_above(&self, found: u32) -> Result<(), Lost> {
-        let wanted = found.saturating_add(1);
-        self.shared.floor.fetch_max(wanted, Ordering::SeqCst);
-        self.shared.raise.notify_one();
-        loop {
-            let raised = self.shared.raised.notified();
-            if self.term() >= wanted {
-                return Ok(());
-            }
-            timeout_at(self.until(), raised).await.map_err(|_| Lost)?;
-        }
+    /// What was read before this call was read while no other process could have begun to lead, so a decision made from
+    /// it meets a conflict wherever a later leader has written.
+    pub(crate) async fn holds_lease(&self) -> Result<bool, kube::Error> {
+        let lease = self.shared.leases.read().await?;
+        Ok(lease.and_then(|lease| lease.holder).as_ref() == Some(&self.shared.holder))
     }
 
-    /// Ends the right to act now: somebody with a later term was seen.
+    /// Ends the right to act now: the lease names another process.
     pub fn give_up(&self) {
         self.extend(Instant::now());
     }
@@ -98,19 +94,6 @@ impl Leadership {
     pub(crate) fn extend(&self, until: Instant) {
         *self.shared.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
-
-    pub(crate) fn floor(&self) -> u32 {
-        self.shared.floor.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set_term(&self, term: u32) {
-        self.shared.term.store(term, Ordering::SeqCst);
-        self.shared.raised.notify_waiters();
-    }
-
-    pub(crate) async fn asked_to_rise(&self) {
-        self.shared.raise.notified().await;
-    }
 }
 
 #[cfg(test)]
@@ -120,7 +103,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_outlives_the_right_to_ask_is_given_up() {
-        let leadership = Leadership::new(1, Instant::now() + Duration::from_secs(10));
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let leases = Leases::new(kube::Client::try_from(config).unwrap(), "netferry", "netferry-operator");
+        let until = Instant::now() + Duration::from_secs(10);
+        let leadership = Leadership::new(leases, "this".to_owned(), 1, until);
         let slow = async {
             tokio::time::sleep(Duration::from_secs(11)).await;
             Ok(())
@@ -129,12 +115,5 @@ mod tests {
         assert_eq!(leadership.check(), Err(Lost));
         let never = async { panic!("nothing is asked once the right has ended") };
         assert!(matches!(leadership.act::<()>(never).await, Err(ActError::Lost(Lost))));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn rising_ends_with_the_leadership_if_nobody_renews() {
-        let leadership = Leadership::new(1, Instant::now() + Duration::from_secs(10));
-        assert_eq!(leadership.rise_above(0).await, Ok(()));
-        assert_eq!(leadership.rise_above(7).await, Err(Lost));
     }
 }

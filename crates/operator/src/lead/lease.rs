@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use super::decide::Record;
 
 /// One lease.
+#[derive(Clone)]
 pub(crate) struct Leases {
     api: Api<Lease>,
     name: String,

@@ -8,9 +8,10 @@
 //!   different machines are never compared.
 //! - A leader that cannot renew stops before anybody may follow: its right to act is shorter than the lease, counted
 //!   from before the renewal was sent, and every request is given up when it ends ([`Leadership::act`]).
-//! - What is left, a request that was on its way when its sender was stopped, is caught by fencing: the
-//!   [term](Leadership::term) rises with every leader, and a new leader marks what its predecessor could still write
-//!   to before it decides anything, so that the late write meets a conflict.
+//! - What is left, a request that was on its way when its sender was stopped, is caught by fencing: a new leader
+//!   writes its [mark](Leadership::mark) into what its predecessor could still write to before it decides anything, so
+//!   that the late write meets a conflict. A leader that may be a former one finds out from the lease itself
+//!   ([`Leadership::holds_lease`]), which nodes cannot write.
 //!
 //! The identity in the lease is unique to the process: two processes that were given one name by mistake are two
 //! candidates, and a restarted one waits like everybody else.
@@ -119,7 +120,9 @@ where
             () = &mut stop => return,
             won = candidate.win() => won,
         };
-        let leadership = Leadership::new(won.record.transitions, won.asked + candidate.timing.renew);
+        let until = won.asked + candidate.timing.renew;
+        let (leases, me) = (candidate.leases.clone(), candidate.me.clone());
+        let leadership = Leadership::new(leases, me, won.record.transitions, until);
         let mut held = won.record;
         info!(term = held.transitions, "leading");
         let stopped = tokio::select! {
@@ -136,6 +139,9 @@ where
         warn!(term = held.transitions, "no longer leading");
     }
 }
+
+/// The last term: `leaseTransitions` is a signed 32-bit number.
+const LAST_TERM: u32 = i32::MAX as u32;
 
 struct Candidate {
     leases: Leases,
@@ -165,7 +171,7 @@ impl Candidate {
                 match seen.due(asked)? {
                     Step::Create => Some(self.leases.create(&self.entry(0)).await),
                     Step::Take(old) => {
-                        let entry = self.entry(old.transitions.saturating_add(1));
+                        let entry = self.entry(next_term(old.transitions));
                         Some(self.leases.replace(&old.version, &entry, true).await)
                     }
                     Step::Wait(_) => None,
@@ -196,21 +202,19 @@ impl Candidate {
             tokio::select! {
                 biased;
                 () = sleep(self.timing.retry) => {}
-                () = leadership.asked_to_rise() => {}
                 () = sleep_until(leadership.until()) => {}
             }
             let asked = Instant::now();
             if asked >= leadership.until() {
                 return;
             }
-            let entry = self.entry(held.transitions.max(leadership.floor()));
+            let entry = self.entry(leadership.term());
             let renewal = self.leases.replace(&held.version, &entry, false);
             let patience = (leadership.until() - asked).min(self.timing.renew / 2);
             match timeout(patience, renewal).await {
                 Ok(Ok(record)) => {
                     *held = record;
                     leadership.extend(asked + self.timing.renew);
-                    leadership.set_term(held.transitions);
                 }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
                     match timeout(patience, self.leases.read()).await {
@@ -260,6 +264,19 @@ impl Candidate {
     fn entry(&self, transitions: u32) -> Entry<'_> {
         Entry { holder: Some(&self.me), transitions, duration: self.timing.duration }
     }
+}
+
+/// The term after this one. The last one is followed by 0: nothing is decided by comparing terms, and a lease that was
+/// edited by hand must not keep every process from leading.
+fn next_term(old: u32) -> u32 {
+    if old < LAST_TERM {
+        return old + 1;
+    }
+    warn!(
+        transitions = old,
+        "spec.leaseTransitions of the lease cannot be counted further; it begins again at 0"
+    );
+    0
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::LeaderTerm;
+use netferry_api::overlay::annotations::LeadershipMark;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkSpec, OperatorNetwork, SINGLETON};
 use serde_json::json;
 use tracing::debug;
@@ -30,17 +30,14 @@ pub(super) struct Wrote {
     pub(super) written: usize,
     /// Nodes that had changed since they were read.
     pub(super) conflicts: usize,
-    /// The first write that failed otherwise.
-    pub(super) failed: Option<RoundError>,
+    /// The writes that failed otherwise, by node.
+    pub(super) failed: Vec<(String, RoundError)>,
 }
 
 impl Wrote {
-    /// The writes, if none failed.
-    pub(super) fn whole(self) -> Result<Wrote, RoundError> {
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(self),
-        }
+    /// The writes, if none failed; otherwise the first error.
+    pub(super) fn whole(mut self) -> Result<Wrote, RoundError> {
+        if self.failed.is_empty() { Ok(self) } else { Err(self.failed.swap_remove(0).1) }
     }
 }
 
@@ -62,7 +59,7 @@ impl Overlay {
                 // The others still get theirs: one node that cannot be written must not keep the rest waiting.
                 Err(error) => {
                     let what = format!("node {}", write.name);
-                    wrote.failed.get_or_insert_with(|| RoundError::writing(what)(error));
+                    wrote.failed.push((write.name.clone(), RoundError::writing(what)(error)));
                 }
             }
         }
@@ -71,7 +68,7 @@ impl Overlay {
 
     async fn annotate(&self, write: &NodeWrite) -> Result<(), ActError> {
         let mut annotations = write.annotations.clone();
-        annotations.extend([LeaderTerm::from(self.leadership.term()).entry()]);
+        annotations.extend([LeadershipMark::from(self.leadership.mark().to_owned()).entry()]);
         let patch = json!({
             "metadata": { "resourceVersion": write.version, "annotations": annotations },
         });

@@ -6,7 +6,7 @@
 //! Every round reads the nodes anew, from the API and not from a cache: what was written a moment ago is part of the
 //! next decision. Every write names the version it was decided for; what changed meanwhile is decided anew. A new
 //! leader first marks every node it would write to ([`round`]), so that nothing its predecessor still had on its way
-//! can arrive afterwards.
+//! can arrive afterwards; and no decision is made from a list that was read after another process had taken the lease.
 //!
 //! When the API does not answer, a round fails and is tried again, later and later; nodes keep what they have.
 
@@ -58,8 +58,8 @@ pub async fn control(client: Client, leadership: Leadership, namespace: String, 
         namespace,
         settings,
         began: Instant::now(),
-        risen: false,
         fenced: false,
+        marked: BTreeSet::new(),
         repaired: BTreeMap::new(),
     };
     let mut watches = Watches::new(&client);
@@ -72,8 +72,8 @@ pub async fn control(client: Client, leadership: Leadership, namespace: String, 
                 let (without_address, sooner) = watches.without_address(Instant::now());
                 match overlay.round(&without_address).await {
                     Ok(again) => pace.made([again, sooner].into_iter().flatten().min()),
-                    Err(RoundError::Deposed { found, term }) => {
-                        error!(found, term, "a node was written by a later leader; giving up");
+                    Err(RoundError::Deposed) => {
+                        error!("the lease names another process; giving up");
                         overlay.leadership.give_up();
                         pace.after(ANYWAY);
                     }
@@ -98,10 +98,11 @@ struct Overlay {
     events: Events,
     /// When this leadership began.
     began: Instant,
-    /// Whether the term was compared with those found on nodes; from then on an equal one is our own.
-    risen: bool,
     /// Whether everything a predecessor could still write to has been marked.
     fenced: bool,
+    /// Nodes that a predecessor can no longer write to. Kept here and not read from the nodes, which may write their own
+    /// Node.
+    marked: BTreeSet<String>,
     /// Problems that were put right, and when.
     repaired: BTreeMap<Problem, Instant>,
 }

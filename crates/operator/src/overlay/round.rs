@@ -1,29 +1,26 @@
 //! One round: read, decide, act, report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::LeaderTerm;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
+use netferry_core::error::chain;
 use netferry_translate::served::{Served, as_it_runs, served};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::act::Wrote;
-use super::decide::{Decision, World, decide};
+use super::decide::{Decision, NodeWrite, World, decide};
 use super::{Overlay, log_round};
 use crate::mtu::{self, Applied};
 use crate::round::{RoundError, read};
 
 /// How long a node that cannot be marked is waited for: longer than a request is on its way.
 const FENCING: Duration = Duration::from_secs(60);
-/// Fencing numbers are the lease's, which are signed 32 bits; what lies beyond was written by hand.
-const HIGHEST_TERM: u32 = i32::MAX as u32 - 1;
 
 impl Overlay {
     /// One round. Says when to look again, if it must be soon.
@@ -60,7 +57,7 @@ impl Overlay {
         if !self.fenced {
             nodes = self.fence(nodes, &look).await?;
         }
-        self.still_latest(&nodes)?;
+        self.still_latest().await?;
         let decision = look(&nodes);
 
         // What nodes read first comes first: a node with a place but no ranges would wait, not err.
@@ -84,63 +81,50 @@ impl Overlay {
         conflicts.or_else(|| self.forgets_in(now))
     }
 
-    /// Marks every node that is about to be written to with this leader's term, before anything is decided.
+    /// Writes this leadership's mark into every node that is about to be written to, before anything is decided.
     ///
-    /// A predecessor that was stopped in the middle of a round may still have writes on their way, each for the
-    /// version of the node it saw. Marking changes the version, so that they are refused from here on; what arrived
-    /// before is seen by the list that follows. Without it a late write could give one node the subnet another was
-    /// given meanwhile. A node that refuses to be marked for longer than any request lives is let be, or it would keep
-    /// everybody waiting. Nodes that need nothing were complete in the predecessor's eyes too, or have changed since.
+    /// A predecessor that was stopped in the middle of a round may still have writes on their way, each for the version of
+    /// the node it saw. Any change of the version makes them conflict from here on; what arrived before is seen by the
+    /// list that follows. Otherwise a late write could give one node the subnet that another was given meanwhile.
+    ///
+    /// A node that is gone, or that changed since the list, needs no mark: its version is another already. So no node can
+    /// delay the others by changing its own Node all the time. A node that cannot be written to for longer than any
+    /// request is on its way is left out, or it would delay every other. Nodes that need nothing were complete in the
+    /// predecessor's eyes too, or have changed since.
     async fn fence(
         &mut self,
-        mut nodes: Vec<ObjectMeta>,
+        nodes: Vec<ObjectMeta>,
         look: &impl Fn(&[ObjectMeta]) -> Decision,
     ) -> Result<Vec<ObjectMeta>, RoundError> {
-        let found = nodes.iter().filter_map(term_of).max();
-        if let Some(found) = found.filter(|found| *found >= self.leadership.term() && !self.risen) {
-            // The lease was deleted and its numbers began again.
-            info!(found, "rising above the term of an earlier leader");
-            self.leadership.rise_above(found).await?;
+        let writes = look(&nodes).writes.into_iter();
+        let open: Vec<NodeWrite> = writes
+            .filter(|write| !self.marked.contains(&write.name))
+            .map(|write| NodeWrite { annotations: BTreeMap::new(), ..write })
+            .collect();
+        if open.is_empty() {
+            self.fenced = true;
+            return Ok(nodes);
         }
-        self.risen = true;
-        loop {
-            self.still_latest(&nodes)?;
-            let term = self.leadership.term();
-            let writes = look(&nodes).writes;
-            let open: Vec<_> = writes
-                .into_iter()
-                .filter(|write| {
-                    let node = nodes.iter().find(|node| node.name.as_ref() == Some(&write.name));
-                    node.and_then(term_of) != Some(term)
-                })
-                .collect();
-            if open.is_empty() {
-                self.fenced = true;
-                return Ok(nodes);
+        let wrote = self.write(&open).await;
+        let failed = |write: &&NodeWrite| wrote.failed.iter().any(|(name, _)| *name == write.name);
+        self.marked.extend(open.iter().filter(|write| !failed(write)).map(|write| write.name.clone()));
+        if wrote.failed.is_empty() || self.began.elapsed() > FENCING {
+            for (name, error) in &wrote.failed {
+                warn!(node = name, error = %chain(error), "the node cannot be marked; going on without it");
             }
-            let marks: Vec<_> = open
-                .into_iter()
-                .map(|mut write| {
-                    write.annotations = [LeaderTerm::from(term).entry()].into();
-                    write
-                })
-                .collect();
-            let wrote = self.write(&marks).await;
-            if wrote.failed.is_some() && self.began.elapsed() > FENCING {
-                warn!("some nodes cannot be written to; going on without them");
-                self.fenced = true;
-                return self.nodes().await;
-            }
-            wrote.whole()?;
-            nodes = self.nodes().await?;
+            self.fenced = true;
+            return self.nodes().await;
         }
+        wrote.whole()?;
+        self.nodes().await
     }
 
-    fn still_latest(&self, nodes: &[ObjectMeta]) -> Result<(), RoundError> {
-        let term = self.leadership.term();
-        match nodes.iter().filter_map(term_of).max().filter(|found| *found > term) {
-            Some(found) => Err(RoundError::Deposed { found, term }),
-            None => Ok(()),
+    /// Returns an error if the lease names another process. To be called after nodes were read and before anything is
+    /// decided from them: a later leader can only have written after that.
+    async fn still_latest(&self) -> Result<(), RoundError> {
+        match read("the lease", self.leadership.holds_lease()).await? {
+            true => Ok(()),
+            false => Err(RoundError::Deposed),
         }
     }
 
@@ -154,9 +138,4 @@ impl Overlay {
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
-}
-
-fn term_of(node: &ObjectMeta) -> Option<u32> {
-    let term = LeaderTerm::read(node.annotations.as_ref()?).ok()??;
-    Some(*term.get()).filter(|term| *term <= HIGHEST_TERM)
 }

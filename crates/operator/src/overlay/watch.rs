@@ -9,7 +9,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::{
-    GatewayRouterLrpIfAddrs, HostCidrs, LeaderTerm, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
+    GatewayRouterLrpIfAddrs, HostCidrs, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
     TransitSwitchPortIfAddr,
 };
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
@@ -31,7 +31,7 @@ struct Traits {
 /// What the overlay's controller says of it.
 const CONDITIONS: [Kind; 4] = [Kind::Degraded, Kind::Available, Kind::Progressing, Kind::Upgradeable];
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 7] = [
     HostCidrs::KEY,
     NodeSubnets::KEY,
     NodeId::KEY,
@@ -39,7 +39,6 @@ const KEYS: [&str; 8] = [
     TransitSwitchPortIfAddr::KEY,
     GatewayRouterLrpIfAddrs::KEY,
     OverlayRunning::KEY,
-    LeaderTerm::KEY,
 ];
 
 impl Traits {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::Patch;
 use kube::{Api, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::LeaderTerm;
+use netferry_api::overlay::annotations::LeadershipMark;
 use netferry_api::rollout::MachineConfigPool;
 use netferry_api::rollout::annotations::{
     ControlPlaneTopology, DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress,
@@ -207,9 +207,9 @@ impl Rollout {
         version: Option<&str>,
         mut patch: Value,
     ) -> Result<Option<String>, ActError> {
-        let (key, term) = LeaderTerm::from(self.leadership.term()).entry();
+        let (key, mark) = LeadershipMark::from(self.leadership.mark().to_owned()).entry();
         patch["metadata"]["resourceVersion"] = json!(version);
-        patch["metadata"]["annotations"][key] = json!(term);
+        patch["metadata"]["annotations"][key] = json!(mark);
         let api = Api::<Node>::all(self.client.clone());
         let params = report::written_by_us();
         let patch = Patch::Merge(&patch);

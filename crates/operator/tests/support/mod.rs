@@ -13,7 +13,7 @@ pub(crate) mod machine;
 pub(crate) mod site;
 pub(crate) mod ways;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::{LeaderTerm, NodeId, NodeSubnets};
+use netferry_api::overlay::annotations::{LeadershipMark, NodeId, NodeSubnets};
 use netferry_api::overlay::{ConfigNetwork, OperatorCondition, OperatorNetwork};
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_operator::lead::Timing;
@@ -412,8 +412,10 @@ async fn versions(api: &Api<Node>, since: &str) -> kube::Result<Versions> {
 struct Record {
     nodes: BTreeMap<String, Node>,
     wrongs: Vec<String>,
-    /// Who wrote a place, in order: node and term.
-    written: Vec<(String, u32)>,
+    /// Who wrote a place, in order: node and leadership.
+    written: Vec<(String, String)>,
+    /// Leaderships, by node, that wrote to it and were followed by another.
+    former: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Historian {
@@ -426,18 +428,19 @@ impl Historian {
         historian
     }
 
-    /// Panics if two nodes ever had an address or an id in common, or an older leader wrote after a newer one.
+    /// Panics if two nodes ever had an address or an id in common, or a former leader wrote after its successor.
     pub(crate) fn testify(&self) {
         let record = self.record.lock().expect("nobody panicked");
         assert!(record.wrongs.is_empty(), "{:#?}", record.wrongs);
     }
 
-    /// The terms under which places were written, in order, each once.
+    /// The terms under which places were written, in order, once for each leadership.
     pub(crate) fn terms(&self) -> Vec<u32> {
         let record = self.record.lock().expect("nobody panicked");
-        let mut terms: Vec<u32> = record.written.iter().map(|(_, term)| *term).collect();
-        terms.dedup();
-        terms
+        let mut marks: Vec<&String> = record.written.iter().map(|(_, mark)| mark).collect();
+        marks.dedup();
+        let term = |mark: &String| mark.split('-').next().and_then(|term| term.parse().ok());
+        marks.into_iter().map(|mark| term(mark).expect("a mark begins with a term")).collect()
     }
 
     /// How often places were written.
@@ -455,12 +458,18 @@ impl Record {
 
     fn see(&mut self, node: Node) {
         let name = node.name_any();
-        let term = |node: &Node| LeaderTerm::read(node.annotations()).ok().flatten().map(|term| *term.get());
-        let before = self.nodes.get(&name).and_then(term);
-        if let (Some(before), Some(now)) = (before, term(&node))
-            && now < before
+        let mark = |node: &Node| {
+            LeadershipMark::read(node.annotations()).ok().flatten().map(|mark| mark.get().clone())
+        };
+        let before = self.nodes.get(&name).and_then(mark);
+        if let (Some(before), Some(now)) = (before, mark(&node))
+            && now != before
         {
-            self.wrongs.push(format!("{name}: term {now} after term {before}"));
+            let former = self.former.entry(name.clone()).or_default();
+            if former.contains(&now) {
+                self.wrongs.push(format!("{name}: leadership {now} wrote after {before}, which followed it"));
+            }
+            former.insert(before);
         }
         let claims = |node: &Node| {
             let keys = [NodeSubnets::KEY, NodeId::KEY];
@@ -471,7 +480,7 @@ impl Record {
             self.nodes.insert(name, node);
             return;
         }
-        self.written.extend(term(&node).map(|term| (name.clone(), term)));
+        self.written.extend(mark(&node).map(|mark| (name.clone(), mark)));
         for other in self.nodes.values().filter(|other| other.name_any() != name) {
             for net in subnets(&node) {
                 for theirs in subnets(other) {

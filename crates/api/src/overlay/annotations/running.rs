@@ -1,9 +1,9 @@
-//! What a node's zone really runs with, and which leader last wrote its place.
+//! What a node's zone really runs with, and under which leadership the operator last wrote the node.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::annotation::{Wired, any_value, decimal, json_annotation, text_annotation, truncated};
+use crate::annotation::{Wired, any_text, any_value, json_annotation, text_annotation, truncated};
 
 /// `netferry.dev/overlay-running`, on a node: the number and the pod subnets its zone was built with.
 ///
@@ -62,7 +62,9 @@ impl Wired for OverlayRunning {
 json_annotation!(OverlayRunning, "netferry.dev/overlay-running");
 
 text_annotation! {
-    /// `netferry.dev/leader-term`, on a node: the fencing number of the leader that last wrote the node's place.
-    LeaderTerm(u32), "netferry.dev/leader-term", decimal
+    /// `netferry.dev/leadership`, on a node: the leadership under which the operator last wrote the node. Unique to each
+    /// leadership, so that writing it always changes the version of the Node. For people and audits: no decision reads
+    /// it, because a node may write its own Node.
+    LeadershipMark(String), "netferry.dev/leadership", any_text
 }
-any_value!(LeaderTerm(u32));
+any_value!(LeadershipMark(String));
