@@ -6,6 +6,8 @@ use std::time::Duration;
 use netferry_core::name::NodeName;
 use netferry_core::overlay::zone::Datapath;
 
+use crate::ownership::PROBE_PORT;
+
 /// Where things are on a node. The defaults are those of the distribution's packages and of `deploy/`.
 #[derive(Clone, Debug)]
 pub struct Paths {
@@ -88,9 +90,6 @@ pub struct Config {
     /// The UDP port at which nodes try whether packets get through between them; the same on all.
     pub probe_port: u16,
 }
-
-/// The usual port of probes.
-pub const PROBE_PORT: u16 = 9644;
 
 impl Config {
     /// The usual settings for a node.

@@ -18,9 +18,11 @@ pub mod mtu;
 pub mod node;
 pub mod on_host;
 pub mod overlay;
+pub mod ownership;
 mod pause;
 pub mod probe;
 mod run;
 
-pub use config::{Config, PROBE_PORT, Paths};
+pub use config::{Config, Paths};
+pub use ownership::PROBE_PORT;
 pub use run::{RunError, run, run_on};

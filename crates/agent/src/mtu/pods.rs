@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 
 use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::names;
-use netferry_kernel::Mark;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 
 use crate::mtu::sizes;
-use crate::overlay::pods::wire;
+use crate::ownership;
 
 /// What pods run at; nothing while the way to them is not there. What links carry is what the smallest of them does, what
 /// routes let out is what the one that lets out most does.
@@ -21,11 +20,11 @@ use crate::overlay::pods::wire;
 /// node.
 pub(super) fn look(links: &[Link], routes: &[Route]) -> Option<Envelope> {
     let management = links.iter().find(|link| link.name.as_str() == names::MANAGEMENT_LINK)?;
-    let of_pods = links.iter().filter(|link| wire::mark().owns_alias(link.alias.as_deref()));
+    let of_pods = links.iter().filter(|link| ownership::pod_links().owns_alias(link.alias.as_deref()));
     let carries = of_pods.map(|link| link.mtu).fold(management.mtu, u32::min);
     let through = BTreeSet::from([management.index]);
     let ours = |route: &&Route| {
-        route.protocol == Mark::default().protocol
+        route.protocol == ownership::host().protocol
             && route.hops.iter().any(|hop| hop.gateway.is_some())
             && sizes::leads_out(route, &through)
     };
@@ -53,7 +52,7 @@ mod tests {
 
     fn route(to: &str, link: u32, mtu: Option<u32>) -> Route {
         let route = Route::new(to.parse().unwrap(), vec![Hop::via(link, "10.244.1.1".parse().unwrap())]);
-        let route = Route { protocol: Mark::default().protocol, ..route };
+        let route = Route { protocol: ownership::host().protocol, ..route };
         mtu.map_or(route.clone(), |mtu| route.mtu(mtu))
     }
 

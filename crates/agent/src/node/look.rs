@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::ownership;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netferry_api::annotation::FamilyPair;
 use netferry_core::overlay::names;
 use netferry_kernel::address::Address;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::{Kind, MAIN, Route};
-use netferry_kernel::{Family, IfName, Mac, Mark};
+use netferry_kernel::{Family, IfName, Mac};
 
 /// What is true of a node's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,5 +129,5 @@ fn lasting(address: &Address) -> bool {
 }
 
 fn is_ours(address: &Address) -> bool {
-    address.protocol == Mark::default().protocol
+    address.protocol == ownership::host().protocol
 }

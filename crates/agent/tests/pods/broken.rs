@@ -233,7 +233,7 @@ async fn garbage_is_what_the_runtime_does_not_list() {
     }
     let [(keep, of_keep), (dropped, _), (other, of_other)] = &sandboxes[..] else { unreachable!() };
     // a link an agent was killed over before it was on the switch
-    let mark = netferry_agent::overlay::pods::wire::mark();
+    let mark = netferry_agent::ownership::pod_links();
     let peer = netferry_kernel::link::VethPeer::named(IfName::new("peer").unwrap());
     let make = netferry_kernel::link::Make::Veth(peer);
     let lost = Want::make(IfName::new("lost").unwrap(), make).note("web/lost");

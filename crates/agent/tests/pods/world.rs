@@ -323,7 +323,7 @@ impl World {
     /// Names of the links on the host that are some pod's.
     pub(crate) fn pod_links(&self) -> Vec<String> {
         use netferry_kernel::Objects;
-        let mark = netferry_agent::overlay::pods::wire::mark();
+        let mark = netferry_agent::ownership::pod_links();
         let links = self.host.links().observe().unwrap();
         let ours = links.into_iter().filter(|link| mark.owns_alias(link.alias.as_deref()));
         ours.map(|link| link.name.to_string()).collect()

@@ -25,7 +25,7 @@ use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects};
 use before::Before;
 pub use pin::keep;
 
-use crate::overlay::host::tunnel_routes;
+use crate::ownership::TUNNEL_ROUTE_TABLE;
 
 /// A link that carries traffic between hosts, or one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub fn managed(links: &[Link], uplinks: &[&IfName]) -> Vec<Managed> {
 
 /// Whether a route leads out of one of these links, as far as sizes go. What goes through tunnels has a pod's size.
 pub(crate) fn leads_out(route: &Route, links: &BTreeSet<u32>) -> bool {
-    ![LOCAL, tunnel_routes::TABLE].contains(&route.table)
+    ![LOCAL, TUNNEL_ROUTE_TABLE].contains(&route.table)
         && route.kind == Kind::Unicast
         && route.hops.iter().any(|hop| hop.link.is_some_and(|link| links.contains(&link)))
 }

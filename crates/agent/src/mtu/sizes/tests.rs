@@ -145,7 +145,7 @@ fn a_link_keeps_its_size_while_routes_are_held_lower_and_shrinks_after() {
 fn routes_of_tunnels_are_not_held_for_what_goes_through_them_has_a_pods_size() {
     let host = Host::new();
     let to: IpNet = "198.18.0.0/15".parse().unwrap();
-    host.add(Route::new(to, vec![Hop::on(host.index)]).table(tunnel_routes::TABLE));
+    host.add(Route::new(to, vec![Hop::on(host.index)]).table(TUNNEL_ROUTE_TABLE));
     host.take(1500, 1380).unwrap();
     let routes = host.kernel.routes().observe().unwrap();
     let route = routes.into_iter().find(|route| route.to == to).unwrap();

@@ -18,7 +18,7 @@ use netferry_kernel::nft::{
 };
 use netferry_kernel::{Error, Kernel, Mark, Objects, Result};
 
-use super::guard;
+use crate::ownership::GUARD_TABLE;
 
 /// The comment of our rules in chains of others.
 pub const COMMENT: &str = "netferry";
@@ -95,7 +95,7 @@ fn id(table: &Table) -> TableId {
 /// May a change of this table be one of such a chain?
 pub fn is_foreign(family: TableFamily, name: &str) -> bool {
     let routed = matches!(family, TableFamily::Inet | TableFamily::Ip | TableFamily::Ip6);
-    routed && name != Mark::default().nft_table && name != guard::TABLE
+    routed && name != Mark::default().nft_table && name != GUARD_TABLE
 }
 
 fn is_marked(rule: &&Rule) -> bool {

@@ -15,15 +15,11 @@ use netferry_kernel::nft::{
     Chain, Change, Changes, HookKind, HookPoint, Policy, Table, TableFamily, TableId,
 };
 use netferry_kernel::offload::Offload;
-use netferry_kernel::{Error, IfName, Kernel, Mark, Objects, Result};
+use netferry_kernel::{Error, IfName, Kernel, Objects, Result};
 use nix::errno::Errno;
 
-/// The table of the guards. Not the table of the packet filter: that one is made whole from the cluster's objects,
-/// and guards come and go with links.
-pub const TABLE: &str = "netferry-guard";
+use crate::ownership::{self, GUARD_PRIORITY, GUARD_TABLE as TABLE};
 
-/// Before anything else that may look at frames as they come in.
-const PRIORITY: i32 = -500;
 /// How often to begin again when somebody else changed the same table at the same moment.
 const PATIENCE: usize = 16;
 
@@ -70,7 +66,7 @@ pub fn offloads_off(kernel: &Kernel, link: &IfName) -> Result<()> {
 /// Puts back what is missing of the guards of these links, and removes those of links that are gone. Other links
 /// keep theirs: one may be about to become a port. Answers whether anything was wrong.
 pub fn repair(kernel: &Kernel, links: &BTreeSet<IfName>) -> Result<bool> {
-    let mark = Mark { nft_table: TABLE.to_owned(), ..Mark::default() };
+    let mark = ownership::guard();
     let mut tries = 0;
     loop {
         let there: BTreeSet<IfName> = kernel.links().observe()?.into_iter().map(|link| link.name).collect();
@@ -103,7 +99,7 @@ fn chain_of(link: &IfName) -> String {
 }
 
 fn guard(link: &IfName) -> Chain {
-    Chain::at(HookKind::Filter, HookPoint::Ingress, PRIORITY, vec![])
+    Chain::at(HookKind::Filter, HookPoint::Ingress, GUARD_PRIORITY, vec![])
         .policy(Policy::Drop)
         .on(vec![link.clone()])
 }

@@ -18,8 +18,9 @@ use netferry_kernel::{Event, IfName, Kernel, Mark, Object, Result, Topics, Watch
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::admit;
 use super::objects::Objects;
-use super::{admit, guard};
+use crate::ownership::{self, GUARD_TABLE};
 use crate::pause::Pause;
 
 /// After something that the kernel refused: first, and at most.
@@ -127,7 +128,7 @@ struct Keeper<'k> {
 
 impl<'k> Keeper<'k> {
     fn new(kernel: &'k Kernel, inputs: &mut Inputs) -> Keeper<'k> {
-        let mark = Mark::default();
+        let mark = ownership::host();
         let filter = Copy::new(mark.clone());
         let guarded = inputs.guarded_now();
         Keeper {
@@ -284,7 +285,7 @@ impl<'k> Keeper<'k> {
             Notice::Object { table, .. } if table.name == self.mark.nft_table => self.filter_touched = true,
             Notice::Object { table, what, gone, .. } => {
                 // Guards have no rules: one that comes was made by somebody else, and may let something pass.
-                suspects.guards |= table.name == guard::TABLE && (*gone || matches!(what, What::Rule));
+                suspects.guards |= table.name == GUARD_TABLE && (*gone || matches!(what, What::Rule));
                 let passes = matches!(what, What::Chain | What::Rule);
                 self.others_touched |= passes && admit::is_foreign(table.family, &table.name);
             }

@@ -18,7 +18,9 @@ pub mod ways;
 
 use std::path::Path;
 
-use netferry_kernel::{Kernel, Mark, Objects as _};
+use netferry_kernel::{Kernel, Objects as _};
+
+use crate::ownership;
 
 pub use keep::{Inputs, State, run};
 pub use settings::SettingsError;
@@ -26,14 +28,14 @@ pub use settings::SettingsError;
 /// Removes everything from the kernel that carries our mark, but links, and puts settings back to what they were when
 /// `run` was told of them.
 pub fn withdraw(kernel: &Kernel, run: &Path) -> Result<(), SettingsError> {
-    let mark = Mark::default();
+    let mark = ownership::host();
     admit::converge(kernel, &[])?;
     tunnel_routes::withdraw(kernel)?;
     kernel.routes().converge(&[], &mark)?;
     kernel.addresses().converge(&[], &mark)?;
     kernel.neighbours().converge(&[], &mark)?;
-    for nft_table in [mark.nft_table.clone(), guard::TABLE.to_owned()] {
-        kernel.nft().converge(&[], &Mark { nft_table, ..mark.clone() })?;
+    for mark in [&mark, &ownership::guard()] {
+        kernel.nft().converge(&[], mark)?;
     }
     settings::restore(kernel, run)
 }

@@ -19,15 +19,14 @@ use netferry_core::overlay::host::GENEVE_PORT;
 use netferry_kernel::address::Lifetime;
 use netferry_kernel::route::{Kind, MAIN, Route};
 use netferry_kernel::rule::Rule;
-use netferry_kernel::{Event, Family, Kernel, Mark, Object as _, Objects as _, Result, Topics, Watch};
+use netferry_kernel::{Event, Family, Kernel, Object as _, Objects as _, Result, Topics, Watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::ownership::{
+    self, TUNNEL_ROUTE_TABLE as TABLE, TUNNEL_RULE_PRIORITY as PRIORITY, tunnel_routes as mark,
+};
 use crate::pause::Pause;
 
-/// The table of the copies, by the port of tunnels, which is the only one that is looked up in it.
-pub const TABLE: u32 = GENEVE_PORT as u32;
-/// Just before the main table: whoever sends packets elsewhere by a rule of his own goes on to do so.
-const PRIORITY: u32 = 32_765;
 const UDP: u8 = 17;
 /// After something that the kernel refused: first, and at most.
 const PAUSE: Pause = Pause::new(Duration::from_millis(100), Duration::from_secs(5));
@@ -35,12 +34,6 @@ const PAUSE: Pause = Pause::new(Duration::from_millis(100), Duration::from_secs(
 const APART: Duration = Duration::from_millis(50);
 /// How often a route may be gone that was there a moment ago.
 const TRIES: usize = 3;
-
-/// The mark of the copies and of the rules that lead to them. Not the mark of the host's other routes: whoever keeps
-/// those in line must not take these away.
-pub fn mark() -> Mark {
-    Mark { protocol: 111, ..Mark::default() }
-}
 
 /// Keeps the copies as the host's routes are. They stay when this ends.
 pub async fn keep(kernel: Arc<Kernel>, resync: Duration) -> Infallible {
@@ -133,7 +126,7 @@ fn copies(routes: &[Route]) -> Vec<Route> {
         };
         if route.table == MAIN
             && leads_on
-            && !route.is_ours(&Mark::default())
+            && !route.is_ours(&ownership::host())
             && !is_of_the_link_alone(route.to.addr())
         {
             let copy =
@@ -162,7 +155,7 @@ mod tests {
     fn tunnels_get_the_hosts_ways_without_their_sizes_and_none_into_the_overlay() {
         let to = |net: &str| Route::new(net.parse().unwrap(), vec![Hop::on(2)]);
         let router = Hop::via(2, "172.30.0.1".parse().unwrap());
-        let overlay = Route { protocol: Mark::default().protocol, ..to("10.244.0.0/16") };
+        let overlay = Route { protocol: ownership::host().protocol, ..to("10.244.0.0/16") };
         let routes = [
             to("172.30.0.0/16").source("172.30.1.1".parse().unwrap()),
             Route::new("0.0.0.0/0".parse().unwrap(), vec![router.clone()]).metric(100).mtu(1400),

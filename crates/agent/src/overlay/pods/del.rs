@@ -11,6 +11,7 @@ use netferry_kernel::{IfName, Objects};
 use super::add::blocking;
 use super::record::{self, Record};
 use super::{Pods, chain, port, wire};
+use crate::ownership;
 
 /// How long the zone may take to withdraw a port. It does so by itself once the API forgets the pod, so nobody has to
 /// wait for it.
@@ -108,7 +109,7 @@ impl Pods {
             Err(error) => return tracing::warn!(error = chain(&error), "looking for links nobody knows"),
         };
         let listed: BTreeSet<IfName> = valid.iter().map(|v| wire::link_of(v.container())).collect();
-        let ours = links.into_iter().filter(|link| wire::mark().owns_alias(link.alias.as_deref()));
+        let ours = links.into_iter().filter(|link| ownership::pod_links().owns_alias(link.alias.as_deref()));
         for link in ours.filter(|link| !listed.contains(&link.name)) {
             let Some(_container) = self.0.locks.try_hold(key_of(&link.name)) else { continue };
             let on_switch = |record: &Record| record.link == link.name.as_str();

@@ -12,6 +12,7 @@ use netferry_kernel::{Event, Kernel, Objects as _, Result, Topics, Watch};
 use nix::errno::Errno;
 
 use super::{chain, wire};
+use crate::ownership;
 
 /// After a refusal of the kernel's.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ fn put_all_right(kernel: &Kernel) -> Result<()> {
 }
 
 fn put_right(kernel: &Kernel, link: &Link) -> Result<()> {
-    let ours = wire::mark().owns_alias(link.alias.as_deref());
+    let ours = ownership::pod_links().owns_alias(link.alias.as_deref());
     let sound = link.up && link.mtu >= wire::HOST_END;
     if !ours || sound {
         return Ok(());

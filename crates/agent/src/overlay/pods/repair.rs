@@ -11,7 +11,8 @@ use netferry_ovs::tables::vswitch::{Interface, Port};
 use tokio::sync::watch;
 
 use super::record::{self, Record};
-use super::{Pods, chain, port, wire};
+use super::{Pods, chain, port};
+use crate::ownership;
 
 /// How long a port that cannot be put back is tried, and how often.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -116,7 +117,7 @@ impl Pods {
             return Ok(());
         }
         match self.0.kernel.links().named(&link) {
-            Ok(Some(found)) if wire::mark().owns_alias(found.alias.as_deref()) => {}
+            Ok(Some(found)) if ownership::pod_links().owns_alias(found.alias.as_deref()) => {}
             Ok(_) => return Ok(()),
             Err(error) => {
                 tracing::warn!(%link, error = chain(&error), "looking at a pod's link");

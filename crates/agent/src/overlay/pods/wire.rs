@@ -20,6 +20,7 @@ use nix::errno::Errno;
 
 use super::Place;
 use crate::overlay::host::guard;
+use crate::ownership;
 
 /// The smallest MTU of a host's end.
 pub(super) const HOST_END: u32 = 9000;
@@ -145,11 +146,6 @@ pub(super) fn named_routes(place: &Place, family: Family) -> Vec<IpNet> {
     to
 }
 
-/// The mark of the pods' links. Not the mark of the host's: what keeps those in line must not take pods' away.
-pub fn mark() -> Mark {
-    Mark { link_alias: "netferry-pod".to_owned(), ..Mark::default() }
-}
-
 /// What the host's end became.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostEnd {
@@ -211,7 +207,7 @@ fn make(host: &Kernel, pod: &Kernel, namespace: Arc<Namespace>, end: &End) -> Re
         .mtu(end.host_mtu())
         // Nothing passes before the other end is switched on as well.
         .up()
-        .note(mark().alias(Some(&end.note)));
+        .note(ownership::pod_links().alias(Some(&end.note)));
     host.links().apply(&Changes { create: vec![pair], ..Changes::default() })?;
     // The host's end is no place of the host's: an address of its own there would speak into the pod.
     set_if_there(host, Key::disable_ipv6(&Of::Link(end.link.clone())), "1")?;
@@ -255,7 +251,7 @@ fn index_of(kernel: &Kernel, name: &IfName) -> Result<u32> {
 /// Takes a pair away, if it is there and ours. The other end goes with it.
 pub fn detach(host: &Kernel, link: &IfName) -> Result<()> {
     let Some(found) = host.links().named(link)? else { return Ok(()) };
-    if !mark().owns_alias(found.alias.as_deref()) {
+    if !ownership::pod_links().owns_alias(found.alias.as_deref()) {
         return Ok(());
     }
     host.links().apply(&Changes { remove: vec![found], ..Changes::default() })?;
