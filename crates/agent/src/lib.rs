@@ -6,8 +6,10 @@
 //! - [`host_init`] prepares the host before its kubelet starts; [`machine`] applies MachineConfigs; [`leave`] undoes it all;
 //! - [`on_host`] starts what must outlive a container.
 
+pub mod capability;
 pub mod cluster;
 pub mod config;
+pub mod context;
 #[cfg(test)]
 mod fixtures;
 pub mod host_init;
@@ -22,7 +24,14 @@ pub mod ownership;
 mod pause;
 pub mod probe;
 mod run;
+mod tasks;
 
+use capability::Capability;
 pub use config::{Config, Paths};
 pub use ownership::PROBE_PORT;
 pub use run::{RunError, run, run_on};
+
+/// The capabilities of this agent, in the order in which they start.
+pub fn capabilities() -> Vec<Capability> {
+    vec![mtu::capability()]
+}

@@ -78,6 +78,14 @@ impl Record {
         kept::read(run, FILE)
     }
 
+    /// [`Record::read`] for an agent, which does without a record that cannot be read.
+    pub fn of_this_boot(run: &Path) -> Option<Record> {
+        Record::read(run).unwrap_or_else(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "reading the record of host-init");
+            None
+        })
+    }
+
     pub(super) fn write(&self, run: &Path) -> io::Result<()> {
         kept::write(run, FILE, self)
     }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 pub use before::{Before, note};
 
+use crate::capability::WithdrawError;
 use crate::config::Paths;
 use crate::kept;
 use crate::machine::{Disk, StoreError, store};
@@ -71,6 +72,9 @@ pub enum LeaveError {
     /// The kernel keeps something.
     #[error("removing what is ours from the kernel")]
     Kernel(#[from] SettingsError),
+    /// Something of a capability stays.
+    #[error(transparent)]
+    Capability(#[from] WithdrawError),
     /// What a machine configuration brought stays.
     #[error("removing what a machine configuration brought")]
     Machine(#[from] StoreError),
@@ -96,6 +100,7 @@ impl LeaveError {
             | LeaveError::Rows(_)
             | LeaveError::Bridge(_)
             | LeaveError::Kernel(_)
+            | LeaveError::Capability(_)
             | LeaveError::Machine(_)
             | LeaveError::File { .. } => false,
         }
@@ -138,6 +143,9 @@ pub async fn leave(kernel: &Kernel, paths: &Paths, mut step: impl FnMut(&str)) -
     remove(&paths.cni_config)?;
     if is_ours(paths).await {
         leave_ovn(kernel, paths, &mut step).await?;
+    }
+    for capability in crate::capabilities().iter().rev() {
+        (capability.withdraw)(kernel, paths)?;
     }
     step("removing what is ours from the kernel");
     host::withdraw(kernel, &paths.run)?;

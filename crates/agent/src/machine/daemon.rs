@@ -9,18 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
 use netferry_api::annotation::Annotation;
 use netferry_api::rollout::MachineConfig as Written;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, PostConfigAction, Reason};
 use netferry_core::error::chain;
-use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
-use netferry_core::mtu::file::{self, HostFile};
 use netferry_core::rollout::config::MachineConfig;
 use netferry_core::rollout::daemon::{self as core, Facts, Named, Said, Step, backoff};
 use netferry_core::rollout::layout::{Drift, KERNEL_ARGUMENTS};
@@ -34,11 +29,8 @@ use tokio::sync::watch;
 use super::boot_loader::{self, BootLoaderError};
 use super::restart::RestartError;
 use super::store::{self, StoreError};
-use super::{Disk, DiskError};
+use super::{CheckError, Disk, DiskError, ManagedFile};
 use crate::kept;
-use crate::mtu::boot::Running;
-use crate::mtu::host::preview::Foreseen;
-use crate::pause::Patience;
 
 /// A file by which somebody says to go on although managed files are not as they should be.
 const FORCE: &str = "/run/machine-config-daemon-force";
@@ -55,9 +47,6 @@ pub type Restart = Box<dyn Fn() -> BoxFuture<'static, Result<(), RestartError>> 
 /// How the host's boot loader is told of other arguments for the kernel.
 pub type RenewBootLoader = Box<dyn Fn() -> BoxFuture<'static, Result<(), BootLoaderError>> + Send + Sync>;
 
-/// How it is found out whether a boot would do what a file says.
-pub type Foresee = Box<dyn Fn(&HostFile) -> Result<(), Foreseen> + Send + Sync>;
-
 /// What the daemon works with.
 pub struct Parts {
     /// Nodes.
@@ -70,16 +59,16 @@ pub struct Parts {
     pub disk: Arc<Disk>,
     /// Our run directory.
     pub run: PathBuf,
-    /// What this boot runs at.
-    pub running: Running,
+    /// This node's object, which wakes the daemon.
+    pub own: watch::Receiver<Option<Node>>,
+    /// The files whose meaning capabilities know.
+    pub files: Vec<ManagedFile>,
     /// How the host is asked to restart.
     pub restart: Restart,
     /// How its boot loader is told of other arguments for the kernel.
     pub renew_boot_loader: RenewBootLoader,
     /// Where the kernel says what it was started with.
     pub started_with: PathBuf,
-    /// What a boot by a file would refuse.
-    pub foresee: Foresee,
 }
 
 /// What keeps a node from getting further. It is said on the node.
@@ -97,8 +86,18 @@ enum Trouble {
     NoConfig(String),
     #[error("{0}")]
     Unreconcilable(String),
-    #[error("looking what the next boot would do")]
-    Foresight(#[source] Foreseen),
+    #[error("checking {path} for the next boot")]
+    Check {
+        path: &'static str,
+        #[source]
+        source: CheckError,
+    },
+    #[error("taking over {path}")]
+    Adopt {
+        path: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -130,31 +129,26 @@ enum Next {
     Wait,
 }
 
-/// Takes the node to the configurations it is told, for as long as it is run.
-pub async fn run(parts: Parts) {
-    let (tell, mut seen) = watch::channel(None);
-    let following = follow(parts.nodes.clone(), parts.name.clone(), tell);
-    let working = async {
-        let mut attempt = 0;
-        loop {
-            match parts.pass().await {
-                Ok(Next::Again) => attempt = 0,
-                Ok(Next::Wait) => {
-                    attempt = 0;
-                    let _ = tokio::time::timeout(EVERY, seen.changed()).await;
-                }
-                Err(trouble) => {
-                    parts.complain(&trouble).await;
-                    // What is told otherwise is worth trying at once; our own complaint is not.
-                    let told = desired(&seen);
-                    let otherwise = seen.wait_for(|node| node.as_ref().and_then(desired_of) != told);
-                    let otherwise = tokio::time::timeout(backoff(attempt), otherwise).await.is_ok();
-                    attempt = if otherwise { 0 } else { attempt + 1 };
-                }
+/// Takes the node to the configuration it is assigned, for as long as it is run.
+pub async fn run(mut parts: Parts) {
+    let mut attempt = 0;
+    loop {
+        match parts.pass().await {
+            Ok(Next::Again) => attempt = 0,
+            Ok(Next::Wait) => {
+                attempt = 0;
+                let _ = tokio::time::timeout(EVERY, parts.own.changed()).await;
+            }
+            Err(trouble) => {
+                parts.complain(&trouble).await;
+                // Another assignment is tried at once. The daemon's own complaint is no reason to try again.
+                let assigned = desired(&parts.own);
+                let otherwise = parts.own.wait_for(|node| node.as_ref().and_then(desired_of) != assigned);
+                let otherwise = tokio::time::timeout(backoff(attempt), otherwise).await.is_ok();
+                attempt = if otherwise { 0 } else { attempt + 1 };
             }
         }
-    };
-    tokio::join!(following, working);
+    }
 }
 
 fn desired(seen: &watch::Receiver<Option<Node>>) -> Option<String> {
@@ -164,17 +158,6 @@ fn desired(seen: &watch::Receiver<Option<Node>>) -> Option<String> {
 fn desired_of(node: &Node) -> Option<String> {
     let key = netferry_api::rollout::annotations::DesiredConfig::KEY;
     node.metadata.annotations.as_ref()?.get(key).cloned()
-}
-
-async fn follow(nodes: Api<Node>, name: String, tell: watch::Sender<Option<Node>>) {
-    let events = watch_object(nodes, &name).backoff(Patience::default());
-    pin_mut!(events);
-    while let Some(event) = events.next().await {
-        // An API that does not answer is what the next pass finds out.
-        if let Ok(node) = event {
-            tell.send_replace(node);
-        }
-    }
 }
 
 impl Parts {
@@ -200,9 +183,9 @@ impl Parts {
             self.catch_up()?;
         }
         let booted = store::booted(&self.disk, &self.run)?;
-        let running = self.running.get();
         let silent = |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| {
-            running.is_some_and(|running| quiet(&running, path, new))
+            let known = self.files.iter().find(|file| file.path == path);
+            known.is_some_and(|file| (file.applies_without_restart)(new))
         };
         let due = |config: &Rendered| core::needs_restart(&booted, config, silent);
         let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
@@ -275,37 +258,27 @@ impl Parts {
         Ok(rendered)
     }
 
-    /// Whether a boot with it would get as far as the kubelet. Found out here the node stays where it is, says why, and
-    /// hears when it is told otherwise; found out by the boot nobody would reach it any more.
+    /// Returns why a boot with this configuration would not get as far as the kubelet. Found here, the node stays as it is,
+    /// reports why, and follows the next assignment. Found by the boot itself, the node would be out of reach.
     fn may_boot(&self, new: &Rendered) -> Result<(), Trouble> {
-        let Some(text) = new.spec.files.iter().find(|one| one.path == file::PATH) else { return Ok(()) };
-        let refused = |error: &(dyn std::error::Error + 'static)| {
-            Trouble::Unreconcilable(format!("{} would not boot: {}", new.name, chain(error)))
-        };
-        let file =
-            HostFile::parse(&String::from_utf8_lossy(&text.contents)).map_err(|error| refused(&error))?;
-        (self.foresee)(&file).map_err(|error| match error.is_refusal() {
-            true => refused(&error),
-            false => Trouble::Foresight(error),
-        })
+        for ManagedFile { path, check, .. } in &self.files {
+            let Some(file) = new.spec.files.iter().find(|file| file.path == *path) else { continue };
+            check(&file.contents).map_err(|error| match error {
+                CheckError::Refused(why) => {
+                    Trouble::Unreconcilable(format!("{} would not boot: {}", new.name, chain(&*why)))
+                }
+                CheckError::Unknown(_) => Trouble::Check { path, source: error },
+            })?;
+        }
+        Ok(())
     }
 
     /// Takes over what needs no restart.
     fn catch_up(&self) -> Result<(), Trouble> {
-        let Some(booted) = self.running.get() else { return Ok(()) };
-        let Some(text) = self.disk.read(file::PATH)? else { return Ok(()) };
-        // What cannot be read is left to the boot to refuse.
-        let Ok(file) = HostFile::parse(&String::from_utf8_lossy(&text)) else { return Ok(()) };
-        if let Some(CatchUp { booted, forget }) = catch_up(&booted, &file) {
-            tracing::info!(
-                epoch = booted.epoch,
-                "what the node runs is what it is told; taken over without a restart"
-            );
-            // In this order: once the epoch is taken over, nobody comes here again.
-            if forget {
-                crate::mtu::boot::forget(&self.disk)?;
+        for ManagedFile { path, adopt, .. } in &self.files {
+            if let Some(contents) = self.disk.read(path)? {
+                adopt(&contents).map_err(|source| Trouble::Adopt { path, source })?;
             }
-            self.running.set(booted).map_err(Trouble::Running)?;
         }
         Ok(())
     }
@@ -385,7 +358,8 @@ impl Parts {
             | Trouble::StartedWith(_)
             | Trouble::NotInForce(_)
             | Trouble::StillUp
-            | Trouble::Foresight(_)
+            | Trouble::Check { .. }
+            | Trouble::Adopt { .. }
             | Trouble::Part(_) => NodeState::Degraded,
         };
         let said = Said { current: None, state: Some(state), reason: text };

@@ -7,8 +7,17 @@
 pub mod boot_loader;
 pub mod daemon;
 pub mod disk;
+mod managed;
 pub mod restart;
 pub mod store;
+
+use std::sync::Arc;
+
+use kube::Api;
+
+use crate::config::Paths;
+use crate::context::Context;
+use crate::on_host::Host;
 
 #[cfg(test)]
 mod crash_tests;
@@ -16,4 +25,36 @@ mod crash_tests;
 mod tests;
 
 pub use disk::{Disk, DiskError};
+pub use managed::{CheckError, ManagedFile};
 pub use store::StoreError;
+
+/// Opens the host's files, in order after a loss of power, with a note of what this boot found there.
+pub(crate) fn open(paths: &Paths) -> Result<Disk, StoreError> {
+    let disk = Disk::open(&paths.root)?;
+    store::recover(&disk)?;
+    store::note_boot(&disk, &paths.run)?;
+    Ok(disk)
+}
+
+/// Takes the node to the configurations it is assigned, on the real host.
+pub(crate) fn keep(context: &Context, files: Vec<ManagedFile>) -> impl Future<Output = ()> + use<> {
+    let (disk, boot) = (Arc::clone(&context.disk), Arc::clone(&context.disk));
+    daemon::run(daemon::Parts {
+        nodes: Api::all(context.client.clone()),
+        configs: Api::all(context.client.clone()),
+        name: context.config.node.to_string(),
+        disk: Arc::clone(&context.disk),
+        run: context.config.paths.run.clone(),
+        own: context.own.clone(),
+        files,
+        restart: Box::new(move || {
+            let disk = Arc::clone(&disk);
+            Box::pin(async move { restart::restart(&disk, &Host::default()).await })
+        }),
+        renew_boot_loader: Box::new(move || {
+            let disk = Arc::clone(&boot);
+            Box::pin(async move { boot_loader::renew(&disk, &Host::default()).await })
+        }),
+        started_with: boot_loader::STARTED_WITH.into(),
+    })
+}

@@ -37,7 +37,8 @@ use crate::cluster::Written;
 use crate::kept;
 use crate::machine::disk::{Disk, DiskError};
 use crate::mtu::boot::Running;
-use crate::node::publish::MANAGER;
+use crate::node::gate::Verdict;
+use crate::node::publisher::MANAGER;
 use crate::pause::Patience;
 
 /// What is remembered: in our data directory for later boots, and in our run directory for this one. A data directory that is
@@ -83,6 +84,10 @@ pub struct Door {
     pub running: Running,
     /// The cluster's networks.
     pub networks: watch::Receiver<Option<Written>>,
+    /// This node's object.
+    pub own: watch::Receiver<Option<Node>>,
+    /// Whether pods may start here, as far as their size is concerned.
+    pub verdict: watch::Sender<Verdict>,
 }
 
 /// How a node was let in.
@@ -130,6 +135,7 @@ impl Door {
             let Entry { network, uid } = self.let_in(served).await;
             if !served {
                 tracing::info!(%network, "pods are served at this size until the next boot");
+                self.verdict.send_replace(Verdict::Serve);
                 serve.send_replace(Some(network));
                 served = true;
             }
@@ -169,12 +175,10 @@ impl Door {
 
     /// Remembers what is applied, for a boot without the API, until this node's object is another than the one that was let
     /// in.
-    async fn follow(&self, uid: &str) {
+    async fn follow(&mut self, uid: &str) {
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
-        let nodes = Api::<Node>::all(self.client.clone());
         let applied = watch_object(maps, APPLIED).backoff(Patience::default());
-        let own = watch_object(nodes, &self.name).backoff(Patience::default());
-        pin_mut!(applied, own);
+        pin_mut!(applied);
         let mut latest = None;
         loop {
             tokio::select! {
@@ -182,8 +186,8 @@ impl Door {
                     let record = event.ok().flatten().and_then(|map| translate::applied(&map).ok());
                     latest = record.or(latest);
                 }
-                Some(event) = own.next() => {
-                    let now = event.ok().flatten().and_then(|node| node.uid());
+                Ok(()) = self.own.changed() => {
+                    let now = self.own.borrow_and_update().as_ref().and_then(Node::uid);
                     if now.is_some_and(|now| now != uid) {
                         return;
                     }
@@ -265,6 +269,14 @@ impl Door {
     }
 
     async fn wait(&self, node: &Node, why: &str) -> Result<(), Trouble> {
+        self.verdict.send_if_modified(|verdict| {
+            let waits =
+                *verdict == Verdict::Undecided || matches!(verdict, Verdict::Wait(before) if before != why);
+            if waits {
+                *verdict = Verdict::Wait(why.to_owned());
+            }
+            waits
+        });
         if said(node) == Some(why) {
             return Ok(());
         }

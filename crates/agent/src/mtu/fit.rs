@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::cluster::Written;
 use crate::node::NodeFacts;
-use crate::node::publish::MANAGER;
+use crate::node::publisher::MANAGER;
 
 /// The type of the node's condition.
 pub const CONDITION: &str = "MtuTooSmall";

@@ -12,3 +12,6 @@ pub mod host;
 pub mod observed;
 mod pods;
 pub mod sizes;
+mod start;
+
+pub use start::capability;

@@ -1,10 +1,13 @@
 //! What is true of this node, observed and told to the cluster.
 //!
-//! [`observe`] follows the kernel and the switch; [`publish`] writes what it finds as annotations of the Node, which is
-//! how other nodes learn where to send.
+//! [`observe`] follows the kernel and the switch; [`annotations`] prints what it finds for other nodes, and
+//! [`publisher`] writes it to the Node. [`own`] watches that Node, and [`gate`] decides whether it may start pods.
 
+pub mod annotations;
+pub mod gate;
 mod look;
-pub mod publish;
+pub mod own;
+pub mod publisher;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +22,12 @@ use netferry_kernel::{Event, IfName, Kernel, Objects, Result, Topics, Watch};
 use netferry_ovs::Client;
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
+
+use crate::context::Context;
+use annotations::FACT_KEYS;
+use publisher::{Publisher, When};
 
 pub use look::{HostFacts, Sight, look};
 
@@ -48,6 +56,26 @@ pub struct Sources {
     pub bridge: Option<IfName>,
     /// The node as the cluster knows it.
     pub node: watch::Receiver<Option<Node>>,
+}
+
+/// Observes the node, and publishes its facts on the object that was admitted.
+pub(crate) fn start(
+    context: &Context,
+    publisher: &mut Publisher,
+    tasks: &mut JoinSet<()>,
+    facts: watch::Sender<Option<NodeFacts>>,
+) {
+    let sources = Sources {
+        kernel: Arc::clone(&context.kernel),
+        switch: context.stores.switch.clone(),
+        bridge: context.bridge().map(|(bridge, _)| bridge),
+        node: context.own.clone(),
+    };
+    tasks.spawn(observe(sources, facts));
+    let name = context.config.node.to_string();
+    let owned = ("node", &FACT_KEYS[..], When::Admitted);
+    publisher
+        .add_printed(tasks, owned, context.facts.clone(), move |facts| annotations::of_facts(&name, facts));
 }
 
 /// Follows what is true. What is not known for a moment is not forgotten: others would lose their way to this node

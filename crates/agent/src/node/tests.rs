@@ -12,8 +12,9 @@ use netferry_kernel::route::{Hop, Route};
 use netferry_kernel::{IfName, Mac};
 
 use super::NodeFacts;
+use super::annotations::{of_facts as annotations, of_place as place_annotations};
 use super::look::{HostFacts, Sight, look};
-use super::publish::{annotations, missing, place_annotations};
+use super::publisher::missing;
 use crate::fixtures::{link, place};
 use crate::mtu::fit;
 

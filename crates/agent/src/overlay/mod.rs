@@ -10,4 +10,8 @@ pub mod forward;
 pub mod host;
 pub mod ovn;
 pub mod pods;
+mod session;
+mod start;
 pub mod switch;
+
+pub(crate) use start::start;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use netferry_agent::node::{HostFacts, NodeFacts, Sources, observe, publish};
+use netferry_agent::node::annotations::{FACT_KEYS, of_facts};
+use netferry_agent::node::publisher::{Publisher, When};
+use netferry_agent::node::{HostFacts, NodeFacts, Sources, observe};
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use netferry_ovs::{Options, Spec};
@@ -14,6 +16,21 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::world::{Switch, Wire, in_time, run, until};
+
+/// Publishes facts as the agent of a node does.
+fn publish(
+    tasks: &mut JoinSet<()>,
+    nodes: &Api<Node>,
+    name: &'static str,
+    facts: watch::Receiver<Option<NodeFacts>>,
+    own: watch::Receiver<Option<Node>>,
+    admitted: watch::Receiver<Option<String>>,
+) {
+    let mut publisher = Publisher::default();
+    let owned = ("node", &FACT_KEYS[..], When::Admitted);
+    publisher.add_printed(tasks, owned, facts, move |facts| of_facts(name, facts));
+    tasks.spawn(publisher.run(nodes.clone(), name.to_owned(), own, admitted));
+}
 
 async fn node_with(nodes: &Api<Node>, key: &str, part: &str) -> Node {
     until(&format!("{key} with {part}"), async || {
@@ -41,7 +58,7 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
     let mut tasks = JoinSet::new();
     tasks.spawn(observe(sources, facts));
     let (admit, admitted) = watch::channel(None);
-    tasks.spawn(publish::publish(nodes.clone(), "n1".to_owned(), seen.clone(), own_seen, admitted));
+    publish(&mut tasks, &nodes, "n1", seen.clone(), own_seen, admitted);
 
     // All of it comes late: the identity, the addresses, the node itself.
     switch.vsctl("--no-wait set open . external_ids:system-id=me");
@@ -49,7 +66,8 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
     in_time("the facts", seen.clone().wait_for(Option::is_some)).await.unwrap();
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
     let node = nodes.create(&PostParams::default(), &node).await.unwrap();
-    admit.send(node.metadata.uid).unwrap();
+    admit.send(node.metadata.uid.clone()).unwrap();
+    own.send(Some(node)).unwrap();
     let node = node_with(&nodes, "k8s.ovn.org/node-primary-ifaddr", "172.30.0.2/16").await;
     let annotations = node.metadata.annotations.clone().unwrap();
     assert_eq!(annotations["k8s.ovn.org/node-chassis-id"], "me");
@@ -79,7 +97,7 @@ async fn a_nodes_annotations_follow_what_is_true_of_it() {
     let other = nodes.create(&PostParams::default(), &other).await.unwrap();
     let (_let_in, let_in) = watch::channel(other.metadata.uid.clone());
     let (_own, own_seen) = watch::channel(Some(other));
-    tasks.spawn(publish::publish(nodes.clone(), "n2".to_owned(), seen, own_seen, let_in));
+    publish(&mut tasks, &nodes, "n2", seen, own_seen, let_in);
     run(&host, "ip addr add 172.30.7.7/16 dev eth0");
     until("the other tells", async || {
         let annotations = nodes.get("n2").await.unwrap().metadata.annotations?;

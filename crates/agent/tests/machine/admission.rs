@@ -8,6 +8,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use netferry_agent::cluster::Written;
 use netferry_agent::mtu::admission::Door;
 use netferry_agent::mtu::boot::{self, Running};
+use netferry_agent::node::gate::Verdict;
+use netferry_agent::node::own;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::mtu::{Envelope, file};
 use netferry_testkit::wait::{in_time, until};
@@ -32,6 +34,8 @@ struct Agent {
     task: JoinHandle<()>,
     served: watch::Receiver<Option<Envelope>>,
     admitted: watch::Receiver<Option<String>>,
+    /// Whether pods may start.
+    may_start: watch::Receiver<Verdict>,
     _networks: watch::Sender<Option<Written>>,
 }
 
@@ -40,6 +44,8 @@ impl Agent {
         let (networks, seen) = watch::channel(Some(published(published_mtu)));
         let (serve, served) = watch::channel(None);
         let (admit, admitted) = watch::channel(None);
+        let (tell_own, own_seen) = watch::channel(None);
+        let (verdict, may_start) = watch::channel(Verdict::default());
         let door = Door {
             client: world.client.clone(),
             name: NODE.to_owned(),
@@ -49,8 +55,13 @@ impl Agent {
             disk: Arc::new(world.disk()),
             running: Running::open(&world.run()),
             networks: seen,
+            own: own_seen,
+            verdict,
         };
-        Agent { task: tokio::spawn(door.keep(serve, admit)), served, admitted, _networks: networks }
+        let nodes = world.nodes.clone();
+        let follow = own::follow(nodes, NODE.to_owned(), tell_own);
+        let task = tokio::spawn(async { tokio::join!(door.keep(serve, admit), follow).1 });
+        Agent { task, served, admitted, may_start, _networks: networks }
     }
 
     async fn serves(&mut self) -> Envelope {
@@ -120,9 +131,12 @@ async fn a_node_whose_link_nobody_gave_a_size_joins_no_change_and_follows_none()
     let why = "netferry host-init gave its link no size";
     world.until(WAITS, |said| said.starts_with(why), why).await;
     assert_eq!(*agent.served.borrow(), None);
+    let waits = |now: &Verdict| matches!(now, Verdict::Wait(reason) if reason.starts_with(why));
+    in_time("pods wait for that reason", agent.may_start.wait_for(waits)).await.unwrap();
     apply(&world, &Record::settled(size(1400))).await;
     assert_eq!(agent.serves().await, Envelope::settled(size(1400)));
     assert_eq!(world.annotation(WAITS).await, "");
+    in_time("pods may start", agent.may_start.wait_for(|now| *now == Verdict::Serve)).await.unwrap();
     drop(agent);
     // A change begins, and its agent starts again: what is published by now is where the cluster goes.
     apply(&world, &spreading()).await;

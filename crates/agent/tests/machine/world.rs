@@ -8,18 +8,22 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use netferry_agent::machine::Disk;
 use netferry_agent::machine::boot_loader::BootLoaderError;
 use netferry_agent::machine::daemon::{self, Parts};
 use netferry_agent::machine::store;
+use netferry_agent::machine::{CheckError, Disk, ManagedFile};
 use netferry_agent::mtu::boot::{self, Running};
-use netferry_agent::mtu::host::preview::Foreseen;
+use netferry_agent::mtu::host::managed;
+use netferry_agent::mtu::host::preview::{Foreseen, Foresight};
+use netferry_agent::node::own;
 use netferry_api::rollout::MachineConfig;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::mtu::boot::Booted;
 use netferry_core::mtu::{Envelope, Mtu};
+use netferry_kernel::Kernel;
 use netferry_testkit::wait::until;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub(crate) const NODE: &str = "n1";
@@ -113,13 +117,28 @@ impl World {
     pub(crate) fn start(&mut self) {
         let (restarts, refuses) = (Arc::clone(&self.restarts), Arc::clone(&self.refuses));
         let (renewals, boot) = (Arc::clone(&self.renewals), self.root().join("boot"));
+        let (tell, seen) = watch::channel(None);
+        let preview = Foresight {
+            kernel: Arc::new(Kernel::here().unwrap()),
+            disk: Arc::new(self.disk()),
+            run: self.run(),
+            facts: watch::channel(None).1,
+        };
+        let file = managed::managed(Running::open(&self.run()), Arc::new(self.disk()), preview);
+        let parsed = file.check;
+        let check = move |contents: &[u8]| match refuses.lock().unwrap().clone() {
+            Some(why) => Err(CheckError::Refused(Foreseen::NoLink(why).into())),
+            None => parsed(contents),
+        };
+        let file = ManagedFile { check: Box::new(check), ..file };
         let parts = Parts {
             nodes: self.nodes.clone(),
             configs: self.configs.clone(),
             name: NODE.to_owned(),
             disk: Arc::new(self.disk()),
             run: self.run(),
-            running: Running::open(&self.run()),
+            own: seen,
+            files: vec![file],
             restart: Box::new(move || {
                 restarts.fetch_add(1, Ordering::SeqCst);
                 Box::pin(async { Ok(()) })
@@ -130,12 +149,9 @@ impl World {
                 Box::pin(async { done })
             }),
             started_with: self.started_with(),
-            foresee: Box::new(move |_| match refuses.lock().unwrap().clone() {
-                Some(why) => Err(Foreseen::NoLink(why)),
-                None => Ok(()),
-            }),
         };
-        self.daemon = Some(tokio::spawn(daemon::run(parts)));
+        let follow = own::follow(self.nodes.clone(), NODE.to_owned(), tell);
+        self.daemon = Some(tokio::spawn(async { tokio::join!(daemon::run(parts), follow).1 }));
     }
 
     pub(crate) async fn stop(&mut self) {

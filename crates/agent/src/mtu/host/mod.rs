@@ -3,6 +3,7 @@
 //! The file the machine configuration brought is read once, here. What the uplink ran at before a change is kept before
 //! the host's own configuration is told anything else; what is running is written down last.
 
+pub mod managed;
 pub mod persist;
 mod plan;
 pub mod preview;

@@ -31,22 +31,13 @@ use kind::{Reader, follow as follow_kind};
 use crate::cluster::Basis;
 use crate::overlay::ovn::{Heard, Kind, News};
 
-/// Who else is told of nodes.
-#[derive(Clone, Debug)]
-pub struct Listeners {
-    /// This node, as the cluster knows it.
-    pub own: watch::Sender<Option<core::Node>>,
-    /// All nodes, as they try each other.
-    pub peers: watch::Sender<Peers>,
-}
-
 /// Follows everything the zone is computed from, until nobody listens.
 pub async fn follow(
     client: kube::Client,
     me: Own,
     basis: Basis,
     heard: mpsc::Sender<Heard>,
-    listeners: Listeners,
+    peers: watch::Sender<Peers>,
 ) {
     let mut kinds = Kinds::default();
     macro_rules! kind {
@@ -54,7 +45,7 @@ pub async fn follow(
             kinds.add(|first| follow_kind(client.clone(), me.name.to_string(), $reader, heard.clone(), first))
         };
     }
-    kind!(Nodes { basis, me: me.clone(), listeners });
+    kind!(Nodes { basis, me: me.clone(), peers });
     kind!(Namespaces);
     kind!(Pods);
     kind!(Services);
@@ -141,7 +132,8 @@ impl Own {
 struct Nodes {
     basis: Basis,
     me: Own,
-    listeners: Listeners,
+    /// All nodes, as they probe each other.
+    peers: watch::Sender<Peers>,
 }
 
 impl Nodes {
@@ -150,13 +142,13 @@ impl Nodes {
     fn replaces(&self, node: &core::Node) -> Option<NodeName> {
         let name = NodeName::new(node.metadata.name.clone()?).ok().filter(|name| *name != self.me.name)?;
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        let known = self.listeners.peers.borrow().get(&name).map(|peer| peer.uid != uid);
+        let known = self.peers.borrow().get(&name).map(|peer| peer.uid != uid);
         known.unwrap_or_default().then_some(name)
     }
 
     fn tell_peers(&self, node: &core::Node) {
         if let Some((name, peer)) = translate::probe::peer(&self.basis.networks, node) {
-            self.listeners.peers.send_if_modified(|peers| {
+            self.peers.send_if_modified(|peers| {
                 let differs = peers.get(&name) != Some(&peer);
                 if differs {
                     peers.insert(name, peer);
@@ -173,9 +165,6 @@ impl Reader for Nodes {
 
     fn there(&mut self, node: &core::Node) -> Vec<Heard> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        if name == self.me.name.as_str() {
-            self.listeners.own.send_replace(Some(node.clone()));
-        }
         let replaced = self.replaces(node);
         self.tell_peers(node);
         let mut heard = Vec::new();
@@ -208,12 +197,12 @@ impl Reader for Nodes {
 
     fn gone(&mut self, name: ObjectName) -> Vec<Heard> {
         let Ok(name) = NodeName::new(name.name) else { return Vec::new() };
-        self.listeners.peers.send_if_modified(|peers| peers.remove(&name).is_some());
+        self.peers.send_if_modified(|peers| peers.remove(&name).is_some());
         vec![Heard::Neighbour(name.clone(), None), Heard::News(vec![News::NodeGone(name)])]
     }
 
     fn only(&mut self, seen: &HashSet<u64>) {
-        self.listeners.peers.send_modify(|peers| {
+        self.peers.send_modify(|peers| {
             peers.retain(|name, _| seen.contains(&fingerprint(&ObjectName::new("", name.as_str()))));
         });
     }

@@ -10,28 +10,38 @@ use tokio::sync::watch;
 
 use super::Readiness;
 use super::record::INSTALLED;
+use crate::node::gate::Verdict;
 use crate::overlay::switch;
 
 /// How long the switch may take to answer before it counts as gone.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// What is not ready yet, though the zone's rows are written.
+const UNDECIDED: &str = "it is not decided yet whether this node may start pods";
 const DATABASE: &str = "the switch's database does not answer";
 const PORT: &str = "OVN does not have the management port in the datapath yet";
 
-/// Follows whether pods can be attached, for as long as it is run: the zone says that its rows are written, and the
-/// switch that they do something.
+/// Follows whether pods can be attached, for as long as it is run: the gate is open, the zone's rows are written, and the
+/// switch acts on them.
 ///
 /// The management port goes the same way as any pod's: through both databases, `ovn-northd`, `ovn-controller` and the
 /// switch. When OVN says that it is in the datapath, the next port will get there too.
-pub async fn follow(switch: Client, mut zone: watch::Receiver<Readiness>, into: watch::Sender<Readiness>) {
+pub async fn follow(
+    switch: Client,
+    mut zone: watch::Receiver<Readiness>,
+    mut gate: watch::Receiver<Verdict>,
+    into: watch::Sender<Readiness>,
+) {
     let mut changes = switch.watch(&["Interface"]);
     let mut status = switch.status();
     loop {
         let following = matches!(*status.borrow_and_update(), Status::Following);
-        let now = match zone.borrow_and_update().clone() {
-            Readiness::Ready => of_switch(&switch.snapshot(), following),
-            other @ (Readiness::NotReady(_) | Readiness::Limited(_)) => other,
+        let verdict = gate.borrow_and_update().clone();
+        let now = match (verdict, zone.borrow_and_update().clone()) {
+            (Verdict::Wait(why), _) => Readiness::NotReady(why),
+            (_, other @ (Readiness::NotReady(_) | Readiness::Limited(_))) => other,
+            (Verdict::Undecided, _) => Readiness::NotReady(UNDECIDED.to_owned()),
+            (Verdict::Serve, Readiness::Ready) => of_switch(&switch.snapshot(), following),
         };
         into.send_if_modified(|last| {
             let differs = *last != now;
@@ -42,6 +52,8 @@ pub async fn follow(switch: Client, mut zone: watch::Receiver<Readiness>, into: 
             _ = changes.next() => {}
             changed = status.changed() => if changed.is_err() { return },
             changed = zone.changed() => if changed.is_err() { return },
+            // Once every owner has agreed for good, the gate does not change any more.
+            Ok(()) = gate.changed() => {}
         }
     }
 }
