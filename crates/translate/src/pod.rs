@@ -1,11 +1,11 @@
 //! Pods.
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1 as k8s;
-use netferry_api::annotation::{Annotation, AnnotationError};
-use netferry_api::overlay::annotations::PodNetworks;
 use netferry_core::name::{NodeName, NotANodeName, ObjectName};
 use netferry_core::net::Addresses;
-use netferry_core::overlay::cluster::{NamedPort, Pod};
+use netferry_core::overlay::cluster::{NamedPort, Pod, PodObject};
 use netferry_core::port::Port;
 
 use crate::labels::labels;
@@ -14,39 +14,31 @@ use crate::{object_name, protocol};
 /// By which a mirror says which static pod it shows.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Why a pod cannot be understood.
-#[derive(Debug, thiserror::Error)]
-pub enum PodRefusal {
-    /// It is bound to something that is no node.
-    #[error(transparent)]
-    Node(#[from] NotANodeName),
-    /// Its annotation cannot be read.
-    #[error("an annotation cannot be read")]
-    Mangled(#[from] AnnotationError),
-    /// Two addresses of one family.
-    #[error("annotation {key} has more than one address of a family", key = PodNetworks::KEY)]
-    Addresses,
+/// Reads a pod of the overlay; `None` until it has a node, once it has ended, and if it uses its host's own network.
+/// Such a pod has no port, and no rule applies to its addresses.
+///
+/// Its addresses are those of `status.podIPs`, which only kubelets may write. The annotation `k8s.ovn.org/pod-networks`
+/// is for other readers: everyone who may edit the pod may change it.
+pub fn pod(pod: &k8s::Pod) -> Result<Option<PodObject>, NotANodeName> {
+    Ok(bound(pod)?.map(|(name, node)| PodObject {
+        name,
+        uid: runtime_uid(pod).to_owned(),
+        node,
+        labels: labels(pod.metadata.labels.as_ref()),
+        ports: named_ports(pod).into(),
+        reported: reported(pod),
+    }))
 }
 
-/// A pod of the overlay; `None` while it has no node or no addresses, once it has ended, and when it lives in its
-/// host's own network: none of those has a port, and no rule speaks of their addresses.
-pub fn pod(pod: &k8s::Pod) -> Result<Option<Pod>, PodRefusal> {
-    let Some((name, node)) = bound(pod)? else { return Ok(None) };
-    let none = Default::default();
-    let annotations = pod.metadata.annotations.as_ref().unwrap_or(&none);
-    let Some(networks) = PodNetworks::read(annotations)? else { return Ok(None) };
-    let Some(network) = networks.default_network() else { return Ok(None) };
-    if network.addresses().is_empty() {
-        return Ok(None);
-    }
-    let addresses = Addresses::from_addresses(network.addresses().iter().map(|net| net.addr()));
-    let addresses = addresses.ok_or(PodRefusal::Addresses)?;
-    Ok(Some(with_addresses(pod, name, node, addresses)))
+/// A pod of the overlay with the addresses it is being attached with; `None` for a pod without a port: see [`pod`].
+pub fn pod_with(object: &k8s::Pod, addresses: Addresses) -> Result<Option<Pod>, NotANodeName> {
+    Ok(pod(object)?.map(|object| object.attached_with(addresses)))
 }
 
-/// A pod of the overlay with addresses it is about to be given; `None` for a pod that gets none: see [`pod`].
-pub fn pod_with(pod: &k8s::Pod, addresses: Addresses) -> Result<Option<Pod>, PodRefusal> {
-    Ok(bound(pod)?.map(|(name, node)| with_addresses(pod, name, node, addresses)))
+/// The addresses a pod's kubelet reports. A value that is no address is left out.
+pub fn reported(pod: &k8s::Pod) -> Vec<IpAddr> {
+    let listed = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+    listed.filter_map(|one| one.ip.parse().ok()).collect()
 }
 
 /// The UID a pod's runtime knows it by. Of a static pod the API has only a mirror: that has a UID of its own, and may be
@@ -62,25 +54,13 @@ pub fn has_ended(pod: &k8s::Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn bound(pod: &k8s::Pod) -> Result<Option<(ObjectName, NodeName)>, PodRefusal> {
+fn bound(pod: &k8s::Pod) -> Result<Option<(ObjectName, NodeName)>, NotANodeName> {
     let Some(spec) = &pod.spec else { return Ok(None) };
     match &spec.node_name {
         Some(node) if !has_ended(pod) && spec.host_network != Some(true) => {
             Ok(Some((object_name(&pod.metadata), NodeName::new(node.clone())?)))
         }
         Some(_) | None => Ok(None),
-    }
-}
-
-fn with_addresses(pod: &k8s::Pod, name: ObjectName, node: NodeName, addresses: Addresses) -> Pod {
-    Pod {
-        name,
-        uid: runtime_uid(pod).to_owned(),
-        node,
-        labels: labels(pod.metadata.labels.as_ref()),
-        addresses,
-        host_network: false,
-        ports: named_ports(pod).into(),
     }
 }
 

@@ -8,7 +8,6 @@ use netferry_core::port::{Port, Protocol};
 use serde_json::{Value, from_value, json};
 
 use crate::node::NodeGap;
-use crate::pod::PodRefusal;
 use crate::policy::LeftOut;
 use crate::service::ServiceRefusal;
 
@@ -159,28 +158,22 @@ fn a_static_pod_is_the_one_its_runtime_knows_and_not_its_mirror() {
 }
 
 #[test]
-fn a_pod_with_addresses_has_its_labels_and_the_ports_it_names() {
+fn a_pod_has_its_labels_and_the_ports_it_names() {
     let pod = crate::pod::pod(&written_pod(|_| ())).unwrap().unwrap();
     assert_eq!(pod.name, ObjectName::new("ns", "web"));
-    assert_eq!((pod.uid.as_str(), pod.node.as_str(), pod.host_network), ("u1", "n1", false));
+    assert_eq!((pod.uid.as_str(), pod.node.as_str()), ("u1", "n1"));
     assert_eq!(pod.labels, Labels::from_iter([("app", "web")]));
-    assert_eq!(pod.addresses.v4(), Some("10.244.1.5".parse().unwrap()));
     let names: Vec<&str> = pod.ports.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["http", "dns", "side"]);
 }
 
 #[test]
-fn a_pod_without_node_or_addresses_or_life_or_network_of_its_own_is_not_there() {
-    let edits: [fn(&mut Value); 6] = [
+fn a_pod_without_node_or_life_or_network_of_its_own_is_not_there() {
+    let edits: [fn(&mut Value); 4] = [
         |pod| pod["spec"]["nodeName"] = Value::Null,
         |pod| pod["spec"]["hostNetwork"] = json!(true),
         |pod| pod["status"] = json!({"phase": "Succeeded"}),
         |pod| pod["status"] = json!({"phase": "Failed"}),
-        |pod| pod["metadata"]["annotations"] = json!({}),
-        |pod| {
-            pod["metadata"]["annotations"]["k8s.ovn.org/pod-networks"] =
-                json!(r#"{"default":{"mac_address":"0a:58:0a:f4:01:05"}}"#);
-        },
     ];
     for (at, edit) in edits.into_iter().enumerate() {
         assert_eq!(crate::pod::pod(&written_pod(edit)).unwrap(), None, "edit {at}");
@@ -191,17 +184,18 @@ fn a_pod_without_node_or_addresses_or_life_or_network_of_its_own_is_not_there() 
 }
 
 #[test]
-fn a_pod_with_mangled_addresses_is_refused_by_name() {
-    for (text, mangled) in [
-        ("{", true),
-        (
-            r#"{"default":{"ip_addresses":["10.244.1.5/24","10.244.1.6/24"],"mac_address":"0a:58:0a:f4:01:05"}}"#,
-            false,
-        ),
-    ] {
-        let pod = written_pod(|pod| pod["metadata"]["annotations"]["k8s.ovn.org/pod-networks"] = json!(text));
-        let refusal = crate::pod::pod(&pod).unwrap_err();
-        assert_eq!(matches!(refusal, PodRefusal::Mangled(_)), mangled, "{refusal:?}");
+fn a_pod_has_the_addresses_its_kubelet_reports_whatever_its_annotation_claims() {
+    let reported = |edit: fn(&mut Value)| crate::pod::pod(&written_pod(edit)).unwrap().unwrap().reported;
+    assert_eq!(reported(|_| ()), <[std::net::IpAddr; 0]>::default(), "an annotation alone is a claim");
+    let both = reported(|pod| {
+        pod["status"] = json!({"podIPs": [{"ip": "10.244.1.7"}, {"ip": "fd00::7"}, {"ip": "nonsense"}]});
+    });
+    assert_eq!(both, ["10.244.1.7", "fd00::7"].map(|text| text.parse::<std::net::IpAddr>().unwrap()));
+    for mangled in ["{", "", r#"{"default":{"ip_addresses":["10.244.1.5/24","10.244.1.6/24"]}}"#] {
+        let pod = written_pod(|pod| {
+            pod["metadata"]["annotations"]["k8s.ovn.org/pod-networks"] = json!(mangled);
+        });
+        assert_eq!(crate::pod::pod(&pod).unwrap().unwrap().labels, Labels::from_iter([("app", "web")]));
     }
 }
 

@@ -231,17 +231,12 @@ fn basis() -> Basis {
 
 fn pod(name: &str, on: usize, last: u8, app: &str) -> News {
     let (b, c) = (128 + on / 256, on % 256);
-    let networks = format!(
-        r#"{{"default":{{"ip_addresses":["10.{b}.{c}.{last}/24"],"mac_address":"0a:58:0a:{b:02x}:{c:02x}:{last:02x}"}}}}"#
-    );
     let pod = object(json!({
-        "metadata": {
-            "name": name, "namespace": "default", "uid": name, "labels": {"app": app},
-            "annotations": {"k8s.ovn.org/pod-networks": networks},
-        },
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}},
         "spec": {"nodeName": format!("n{on}"), "containers": [{"name": "c", "image": "i"}]},
+        "status": {"podIPs": [{"ip": format!("10.{b}.{c}.{last}")}]},
     }));
-    News::Pod(translate::pod::pod(&pod).expect("a pod").expect("with addresses"))
+    News::Pod(translate::pod::pod(&pod).expect("a pod").expect("bound to a node"))
 }
 
 fn service(n: usize) -> News {

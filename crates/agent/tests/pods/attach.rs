@@ -178,5 +178,5 @@ async fn an_address_a_pod_carries_is_kept_and_nobody_elses_is_given() {
     let text = network.to_string().replace("10.244.1.5", "10.244.2.5");
     let uid = world.pod_with("stray", json!({ "k8s.ovn.org/pod-networks": text })).await;
     let error = world.sandbox("stray", &uid).ask("ADD").await.unwrap_err();
-    assert!(message(&error).contains("10.244.2.5 is in no subnet of this node"), "{error}");
+    assert!(message(&error).contains("10.244.2.5 is in no subnet of its node"), "{error}");
 }

@@ -144,7 +144,7 @@ async fn killed_daemons_come_back_and_a_wiped_database_is_filled_again() {
     }
     world.put_pod(1, "after", 8, json!({})).await;
     until("a pod after all that", async || addresses(&world, "default_after")).await;
-    world.delete("v1", "Pod", "pods", "default", "after").await;
+    world.end_pod("after").await;
     until("as before", async || (world.rows() == rows).then_some(())).await;
 
     for (database, file) in [("ovnnb_db", "ovnnb_db.db"), ("ovnsb_db", "ovnsb_db.db")] {

@@ -29,25 +29,47 @@ impl World {
         .await;
     }
 
-    /// A pod of node `n<n>` with this last byte of its address.
+    /// A pod of node `n<n>` that is attached with this last byte of its address.
     pub(crate) async fn put_pod(&self, n: u8, name: &str, last: u8, labels: Value) {
         let address = format!("10.244.{n}.{last}");
-        let networks = format!(
-            r#"{{"default":{{"ip_addresses":["{address}/24"],"mac_address":"0a:58:0a:f4:{n:02x}:{last:02x}"}}}}"#
-        );
         self.put(
             "v1",
             "Pod",
             "pods",
             json!({
-                "metadata": {
-                    "name": name, "namespace": "default", "labels": labels,
-                    "annotations": {"k8s.ovn.org/pod-networks": networks},
-                },
+                "metadata": {"name": name, "namespace": "default", "labels": labels},
                 "spec": {"nodeName": format!("n{n}"), "containers": [{"name": "c", "image": "i"}]},
             }),
         )
         .await;
+        let pods = self.api("v1", "Pod", "pods", Some("default"));
+        let status = kube::api::Patch::Merge(json!({"status": {"podIPs": [{"ip": address}]}}));
+        let pod = pods.patch_status(name, &Default::default(), &status).await.expect("a status");
+        if n == 1 {
+            self.attach_pod(name, &pod.metadata.uid.expect("a UID"), &address);
+        }
+    }
+
+    /// Puts a port on the switch that says it is this pod's.
+    fn attach_pod(&self, name: &str, uid: &str, address: &str) {
+        let ids = [
+            format!("external_ids:iface-id=default_{name}"),
+            format!("external_ids:iface-id-ver={uid}"),
+            format!("external_ids:ip_addresses=\"{address}/24\""),
+            "external_ids:sandbox=s".to_owned(),
+        ];
+        let bridge = ["--may-exist", "add-br", "pods", "--", "set", "bridge", "pods", "datapath_type=netdev"];
+        let port =
+            ["--", "--may-exist", "add-port", "pods", name, "--", "set", "interface", name, "type=dummy"];
+        let ids = ids.iter().map(String::as_str);
+        let all: Vec<&str> = bridge.into_iter().chain(port).chain(ids).collect();
+        self.vsctl(&all).expect("the switch takes the port");
+    }
+
+    /// Detaches a pod of the first node, and deletes it.
+    pub(crate) async fn end_pod(&self, name: &str) {
+        self.vsctl(&["del-port", "pods", name]).expect("the switch lets go of the port");
+        self.delete("v1", "Pod", "pods", "default", name).await;
     }
 
     /// A Service of port 80 at this address, and who answers on 8080.

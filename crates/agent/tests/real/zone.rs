@@ -111,7 +111,7 @@ async fn a_new_agent_adopts_what_the_last_one_left_and_changes_no_row() {
         // It has looked at everything when it answers to what came after its start.
         world.put_pod(1, "marker", 9, json!({})).await;
         until("it works", async || addresses(&world, "default_marker")).await;
-        world.delete("v1", "Pod", "pods", "default", "marker").await;
+        world.end_pod("marker").await;
         until("it works", async || addresses(&world, "default_marker").is_none().then_some(())).await;
         agent.end().await;
     }

@@ -47,6 +47,33 @@ pub struct Pod {
     pub ports: Arc<[NamedPort]>,
 }
 
+/// A pod as its object describes it.
+///
+/// Its annotations are left out on purpose: everyone who may edit a pod may write them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PodObject {
+    /// Its name.
+    pub name: ObjectName,
+    /// The UID its runtime knows it by.
+    pub uid: String,
+    /// Where it runs.
+    pub node: NodeName,
+    /// Its labels.
+    pub labels: Labels,
+    /// The ports its containers name.
+    pub ports: Arc<[NamedPort]>,
+    /// The addresses its kubelet reports in `status.podIPs`. Empty until the pod is attached.
+    pub reported: Vec<IpAddr>,
+}
+
+impl PodObject {
+    /// The pod with the addresses it is attached with.
+    pub fn attached_with(self, addresses: Addresses) -> Pod {
+        let PodObject { name, uid, node, labels, ports, reported: _ } = self;
+        Pod { name, uid, node, labels, addresses, host_network: false, ports }
+    }
+}
+
 /// A port a container gives a name to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NamedPort {

@@ -1,4 +1,4 @@
-//! Which addresses a new pod gets.
+//! Which addresses a new pod gets, and which addresses a pod may have.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,14 +23,14 @@ pub struct SubnetFull {
     pub reserved: usize,
 }
 
-/// Addresses a pod carries cannot be its own on this node.
+/// Addresses that a pod on a node cannot have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotOurs {
     /// None, or two of one family.
     #[error("they are not one address per family")]
     NotOnePerFamily,
     /// Of another node, or of a family the node has no subnet of.
-    #[error("{0} is in no subnet of this node")]
+    #[error("{0} is in no subnet of its node")]
     Elsewhere(IpAddr),
     /// With a fixed meaning.
     #[error("{0} has a fixed meaning and is never a pod's")]
@@ -67,7 +67,13 @@ pub fn choose(
     Ok(both.expect("a node has a subnet, and one of a family"))
 }
 
-/// The addresses a pod already carries, if they can be its own: they are kept whatever else would be chosen.
+/// Returns the addresses a pod claims if a pod on the node with these subnets may have them. Any object may claim any
+/// address, so that every reader of such a claim asks here.
+///
+/// # Guarantees
+///
+/// The addresses are of the node's subnets, one per family. None of them is the router's, the management port's or
+/// otherwise fixed, so that no claim makes a policy admit the node itself.
 pub fn keep(subnets: &Subnets, carried: impl IntoIterator<Item = IpAddr>) -> Result<Addresses, NotOurs> {
     let addresses = Addresses::from_addresses(carried).ok_or(NotOurs::NotOnePerFamily)?;
     for address in addresses.iter() {

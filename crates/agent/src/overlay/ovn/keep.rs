@@ -22,7 +22,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::drift::{self, Look};
 use super::handle::{Request, Requests, Unavailable};
-use super::model::{Kind, LeftOut, Model, Moved, News, Part};
+use super::model::{Kind, LeftOut, Model, Moved, News, Part, Refused};
 use super::stores::Stores;
 use super::write::{Store, Which};
 use crate::overlay::follow::fingerprint;
@@ -92,6 +92,7 @@ pub struct Keeper {
     moved: Option<mpsc::UnboundedSender<Moved>>,
     complete: bool,
     reported: BTreeMap<Part, LeftOut>,
+    reported_refused: BTreeMap<ObjectName, Refused>,
     /// Where the cluster says the node is, if it was reported that it runs elsewhere.
     reported_place: Option<Assignment>,
     /// How often everything is compared although nothing was heard.
@@ -122,6 +123,7 @@ impl Keeper {
             moved: None,
             complete: false,
             reported: BTreeMap::new(),
+            reported_refused: BTreeMap::new(),
             reported_place: None,
             resync: Duration::from_secs(300),
         }
@@ -260,6 +262,7 @@ impl Keeper {
             return refuse(answers, &Unavailable::NoPlace);
         }
         self.report(settled.left_out);
+        self.report_refused(settled.refused);
         self.report_place();
         // Before the databases are: a backend that is back must be known before anybody is sent to it, or what is sent
         // there would be taken for astray. Nobody listening any more is fine.
@@ -379,6 +382,15 @@ impl Keeper {
             tracing::info!(?part, "no longer left out of the zone");
         }
         self.reported = left_out;
+    }
+
+    fn report_refused(&mut self, refused: BTreeMap<ObjectName, Refused>) {
+        for (pod, why) in &refused {
+            if self.reported_refused.get(pod) != Some(why) {
+                tracing::error!(%pod, %why, "addresses refused");
+            }
+        }
+        self.reported_refused = refused;
     }
 }
 

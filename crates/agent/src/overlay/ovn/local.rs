@@ -1,19 +1,17 @@
-//! The pods of this node, from all who know of them.
+//! The pods attached to this node.
 //!
-//! The API knows a pod's labels and sometimes is behind; a CNI request knows its addresses before the API does; the
-//! switch knows which pods are attached, whatever the API says. A pod's port stays for as long as it is attached: an
-//! API that has lost it must not take its network away.
+//! A pod's addresses come from its CNI request and, after a restart of the agent, from the switch's record of it. The API
+//! supplies labels and named ports only: a tenant may edit its pods, and an address read from there would be one the
+//! tenant chose. A pod that the API has and that is not attached has no port. One that is attached keeps its port although
+//! the API lost it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use netferry_core::label::Labels;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Addresses;
-use netferry_core::overlay::cluster::Pod;
-
-/// How many withdrawn pods are remembered: more than end on a node while the API is a moment behind.
-const REMEMBERED: usize = 512;
+use netferry_core::overlay::cluster::{Pod, PodObject};
 
 /// A pod's attachment, as the switch tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,10 +29,10 @@ pub struct Attached {
 /// What is known of one pod of this node, by source.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    api: Option<Pod>,
+    api: Option<PodObject>,
     /// What the API last said of a pod that it no longer has and that is here still. Policies go on meaning it: by its
     /// labels one may be all that keeps others from it.
-    lost: Option<Pod>,
+    lost: Option<PodObject>,
     put: Option<Pod>,
     attached: Option<Attached>,
 }
@@ -49,7 +47,7 @@ impl Known {
             || self.attached.as_ref().is_some_and(|attached| attached.runtime_uid == uid)
     }
 
-    fn said(&self, uid: &str) -> Option<&Pod> {
+    fn said(&self, uid: &str) -> Option<&PodObject> {
         self.api.iter().chain(&self.lost).find(|pod| pod.uid == uid)
     }
 }
@@ -59,17 +57,15 @@ impl Known {
 pub struct LocalPods {
     me: NodeName,
     here: BTreeMap<ObjectName, Known>,
-    /// UIDs that were withdrawn, the latest last: the API may go on telling of them for a while.
-    withdrawn: VecDeque<String>,
 }
 
 impl LocalPods {
     pub(super) fn new(me: NodeName) -> LocalPods {
-        LocalPods { me, here: BTreeMap::new(), withdrawn: VecDeque::new() }
+        LocalPods { me, here: BTreeMap::new() }
     }
 
     /// What the API says of a pod of this node.
-    pub fn api_says(&mut self, name: &ObjectName, pod: Option<Pod>) {
+    pub fn api_says(&mut self, name: &ObjectName, pod: Option<PodObject>) {
         self.change(name, |known| {
             if let Some(before) = std::mem::replace(&mut known.api, pod)
                 && known.said(&before.uid).is_none()
@@ -82,7 +78,6 @@ impl LocalPods {
     /// A pod that is being attached.
     pub fn put(&mut self, pod: Pod) {
         let name = pod.name.clone();
-        self.withdrawn.retain(|uid| *uid != pod.uid);
         self.change(&name, |known| known.put = Some(pod));
     }
 
@@ -92,10 +87,6 @@ impl LocalPods {
             known.put = known.put.take().filter(|pod| pod.uid != uid);
             known.attached = known.attached.take().filter(|attached| attached.runtime_uid != uid);
         });
-        self.withdrawn.push_back(uid.to_owned());
-        if self.withdrawn.len() > REMEMBERED {
-            self.withdrawn.pop_front();
-        }
     }
 
     /// What the switch says of a pod.
@@ -131,26 +122,23 @@ impl LocalPods {
         }
     }
 
-    /// The pod as it is, all things considered.
+    /// The pod with the addresses it is attached with; `None` unless it is attached or being attached.
     pub fn pod(&self, name: &ObjectName) -> Option<Pod> {
         let known = self.here.get(name)?;
         if let Some(put) = &known.put {
-            let labels = known.said(&put.uid).unwrap_or(put).clone();
-            return Some(Pod { addresses: put.addresses, ..labels });
+            let said = known.said(&put.uid).cloned().map(|object| object.attached_with(put.addresses));
+            return Some(said.unwrap_or_else(|| put.clone()));
         }
-        if let Some(attached) = &known.attached {
-            let said = known.said(&attached.runtime_uid).cloned().unwrap_or_else(|| Pod {
-                name: name.clone(),
-                uid: attached.uid.clone(),
-                node: self.me.clone(),
-                labels: attached.labels.clone(),
-                addresses: attached.addresses,
-                host_network: false,
-                ports: [].into(),
-            });
-            // The port is bound by what the switch says.
-            return Some(Pod { uid: attached.uid.clone(), ..said });
-        }
-        known.api.clone().filter(|pod| !self.withdrawn.contains(&pod.uid))
+        let attached = known.attached.as_ref()?;
+        let said = known.said(&attached.runtime_uid).cloned().unwrap_or_else(|| PodObject {
+            name: name.clone(),
+            uid: attached.uid.clone(),
+            node: self.me.clone(),
+            labels: attached.labels.clone(),
+            ports: [].into(),
+            reported: Vec::new(),
+        });
+        // The port is bound by what the switch says.
+        Some(Pod { uid: attached.uid.clone(), ..said.attached_with(attached.addresses) })
     }
 }

@@ -19,5 +19,5 @@ mod write;
 pub use handle::{Requests, Unavailable, ZoneHandle};
 pub use keep::{Heard, Keeper, Outlook};
 pub use local::{Attached, LocalPods};
-pub use model::{Kind, LeftOut, Model, Moved, News, Part, Settled};
+pub use model::{Kind, LeftOut, Model, Moved, News, Part, Refused, Settled};
 pub use stores::Stores;

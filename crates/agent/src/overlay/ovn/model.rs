@@ -6,6 +6,7 @@
 
 mod claim;
 mod common;
+mod distant;
 mod hear;
 mod mark;
 mod moved;
@@ -29,6 +30,8 @@ use netferry_core::overlay::zone::{SwitchFacts, Zone};
 
 use claim::Claim;
 use common::Common;
+use distant::DistantPods;
+pub use distant::Refused;
 pub use moved::Moved;
 pub use news::{Kind, News};
 
@@ -89,6 +92,8 @@ pub struct Settled {
     pub host: bool,
     /// The parts that are not in the zone, and why.
     pub left_out: BTreeMap<Part, LeftOut>,
+    /// Pods of other nodes whose reported addresses are refused, and why.
+    pub refused: BTreeMap<ObjectName, Refused>,
     /// Which backends datagrams go to now, and which they do not any more.
     pub moved: Moved,
 }
@@ -107,6 +112,7 @@ pub struct Model {
     told: Option<Assignment>,
     common: Common,
     local: LocalPods,
+    distant: DistantPods,
     claims: BTreeMap<Claim, BTreeSet<NodeName>>,
     services_of_slices: BTreeMap<ObjectName, ObjectName>,
     /// Of each Service, in the order of their names.
@@ -136,6 +142,7 @@ impl Model {
             cluster: Cluster { host_namespace: Some(HOST_NAMESPACE.to_owned()), ..Cluster::default() },
             told: None,
             common: Common::default(),
+            distant: DistantPods::default(),
             claims: BTreeMap::new(),
             services_of_slices: BTreeMap::new(),
             slices: BTreeMap::new(),

@@ -74,6 +74,18 @@ fn pod(on: u8, at: ObjectName, label: u8, last: u8) -> Pod {
     }
 }
 
+/// The object of a pod whose kubelet reports its addresses.
+fn written(pod: Pod) -> News {
+    News::Pod(distant::object(pod))
+}
+
+/// Attaches a pod of this node: its object is there, and so is its port on the switch.
+fn attach(model: &mut Model, pod: Pod) {
+    let at = pod.name.clone();
+    model.hear(written(pod.clone()));
+    model.hear_local(&at, |local| local.switch_says(&at, Some(attached(&pod))));
+}
+
 fn service(at: ObjectName, n: u8) -> Service {
     Service {
         name: at,
@@ -133,7 +145,7 @@ fn news() -> impl Strategy<Value = News> {
         (0..3_u8).prop_map(|n| News::NodeGone(name(n))),
         (0..2_u8, 0..2_u8).prop_map(|(n, l)| News::Namespace(format!("ns{n}"), labels(l))),
         (0..2_u8).prop_map(|n| News::NamespaceGone(format!("ns{n}"))),
-        (0..3_u8, object_of(4), 0..3_u8, 3..9_u8).prop_map(|(on, at, l, a)| News::Pod(pod(on, at, l, a))),
+        (0..3_u8, object_of(4), 0..3_u8, 3..9_u8).prop_map(|(on, at, l, a)| written(pod(on, at, l, a))),
         object_of(4).prop_map(News::PodGone),
         (object_of(2), 1..5_u8).prop_map(|(at, n)| News::Service(service(at, n))),
         object_of(2).prop_map(News::ServiceGone),
@@ -206,7 +218,7 @@ fn subject(news: &News) -> String {
         News::Node(node) => format!("node {}", node.name),
         News::NodeGone(name) => format!("node {name}"),
         News::Namespace(name, _) | News::NamespaceGone(name) => format!("namespace {name}"),
-        News::Pod(Pod { name, .. }) | News::PodGone(name) => format!("pod {name}"),
+        News::Pod(PodObject { name, .. }) | News::PodGone(name) => format!("pod {name}"),
         News::Service(Service { name, .. }) | News::ServiceGone(name) => format!("service {name}"),
         News::Slice(name, ..) | News::SliceGone(name) => format!("slice {name}"),
         News::Policy(Policy { name, .. }) | News::PolicyGone(name) => format!("policy {name}"),
@@ -217,7 +229,7 @@ fn subject(news: &News) -> String {
 fn nothing_is_computed_before_the_node_has_a_place() {
     let mut model = model();
     model.hear(News::Node(node(1)));
-    model.hear(News::Pod(pod(0, object(0, 0), 0, 5)));
+    attach(&mut model, pod(0, object(0, 0), 0, 5));
     assert_eq!(model.settle(), Settled::default());
     assert!(model.host(model.forward()).is_none());
     model.hear(News::Node(node(0)));
@@ -341,7 +353,7 @@ fn a_pod_that_is_being_attached_is_there_before_the_api_tells_and_stays_when_the
     model.hear_local(&at, |local| local.put(new.clone()));
     assert!(model.settle().change.put.switch_ports.contains_key("ns0_o0"));
     // The API is behind, then tells the same, then has lost it.
-    for said in [News::PodGone(at.clone()), News::Pod(new.clone()), News::PodGone(at.clone())] {
+    for said in [News::PodGone(at.clone()), written(new.clone()), News::PodGone(at.clone())] {
         model.hear(said);
         assert!(model.settle().change.gone.is_empty());
     }
@@ -351,7 +363,7 @@ fn a_pod_that_is_being_attached_is_there_before_the_api_tells_and_stays_when_the
     model.hear_local(&at, |local| local.withdraw(&at, &new.uid));
     assert_eq!(model.settle().change.gone.len(), 1);
     // The API tells of it for a while longer.
-    model.hear(News::Pod(new));
+    model.hear(written(new));
     assert!(model.settle().change.is_empty());
 }
 
@@ -361,7 +373,7 @@ fn an_attached_pod_keeps_its_port_whatever_the_api_says() {
     model.hear(News::Node(node(0)));
     let at = object(0, 0);
     let known = pod(0, at.clone(), 1, 5);
-    model.hear(News::Pod(known.clone()));
+    model.hear(written(known.clone()));
     let attached = attached(&known);
     model.hear_local(&at, |local| local.switch_says(&at, Some(attached)));
     model.settle();
@@ -389,13 +401,13 @@ fn a_policy_means_a_static_pod_by_the_mirror_it_has_now_and_its_port_stays_bound
     let shown = pod(0, at.clone(), 1, 5);
     let by_mirror = Attached { uid: "of its first mirror".into(), ..attached(&shown) };
     model.hear_local(&at, |local| local.switch_says(&at, Some(by_mirror)));
-    model.hear(News::Pod(shown));
+    model.hear(written(shown));
     model.settle();
     let meant = |model: &Model| model.rows().port_groups.values().any(|group| group.ports.contains("ns0_o0"));
     assert!(!meant(&model), "{:?}", model.rows().port_groups);
     // Somebody deletes the mirror, and the kubelet makes another.
     model.hear(News::PodGone(at.clone()));
-    model.hear(News::Pod(pod(0, at.clone(), 3, 5)));
+    model.hear(written(pod(0, at.clone(), 3, 5)));
     model.settle();
     assert!(meant(&model), "{:?}", model.rows().port_groups);
     let port = &model.rows().switch_ports["ns0_o0"];
@@ -421,13 +433,13 @@ fn a_policy_means_an_attached_pod_for_as_long_as_it_is_here_whatever_the_api_say
     };
 
     let mut told = model_with(1);
-    told.hear(News::Pod(relabelled.clone()));
+    told.hear(written(relabelled.clone()));
     told.settle();
     assert!(isolated(&told), "{:?}", told.rows().port_groups);
     told.hear(News::PodGone(at.clone()));
     assert!(told.settle().change.is_empty(), "the API lost it, the switch did not");
     // Another of its name is on its way here.
-    told.hear(News::Pod(Pod { uid: "another".into(), ..pod(0, at.clone(), 7, 6) }));
+    told.hear(written(Pod { uid: "another".into(), ..pod(0, at.clone(), 7, 6) }));
     assert!(told.settle().change.is_empty());
     told.hear_local(&at, |local| local.switch_says(&at, None));
     told.settle();
@@ -446,7 +458,7 @@ fn a_pod_of_the_same_name_elsewhere_is_the_newer_one() {
     model.hear_local(&at, |local| local.put(pod(0, at.clone(), 1, 5)));
     model.settle();
     let moved = Pod { uid: "newer".into(), ..pod(1, at.clone(), 1, 6) };
-    model.hear(News::Pod(moved.clone()));
+    model.hear(written(moved.clone()));
     assert_eq!(model.settle().change.gone.len(), 1);
     // The late withdrawal of the old one does not touch the new one.
     model.hear_local(&at, |local| local.withdraw(&at, "u-ns0/o0"));
@@ -459,7 +471,7 @@ fn a_new_list_takes_away_what_it_lacks_of_its_kind_only() {
     let mut model = model();
     [node(0), node(1), node(2)].into_iter().for_each(|n| model.hear(News::Node(n)));
     for n in 0..2 {
-        model.hear(News::Pod(pod(1, object(0, n), 0, 5 + n)));
+        model.hear(written(pod(1, object(0, n), 0, 5 + n)));
         model.hear(News::Service(service(object(0, n), n + 1)));
     }
     model.settle();
@@ -497,4 +509,144 @@ fn the_work_of_a_change_is_that_of_its_own_rows() {
     let change = model.settle().change;
     assert_eq!(change.put.len(), 2, "{:?}", change.put.load_balancers.keys());
     assert!(change.gone.is_empty());
+}
+
+/// What a tenant, or another node, writes of a pod: addresses of any kind.
+fn reporting(on: u8, at: ObjectName, label: u8, reported: &[&str]) -> PodObject {
+    let reported = reported.iter().map(|text| text.parse().unwrap()).collect();
+    PodObject { reported, ..distant::object(pod(on, at, label, 9)) }
+}
+
+/// The single addresses of all sets; whole ranges are what is not translated.
+fn set_addresses(model: &Model) -> BTreeSet<ipnet::IpNet> {
+    let all = model.rows().address_sets.into_values().flat_map(|set| set.addresses);
+    all.filter(|net| net.prefix_len() == net.max_prefix_len()).collect()
+}
+
+#[test]
+fn an_annotation_or_a_report_moves_no_port_that_is_attached() {
+    let at = object(0, 0);
+    let mut model = model();
+    model.hear(News::Node(node(0)));
+    attach(&mut model, pod(0, at.clone(), 1, 5));
+    model.settle();
+    let before = model.rows();
+    for stolen in [&["10.244.0.2"][..], &["10.244.0.9"], &["10.244.0.5", "10.244.0.9"], &[]] {
+        model.hear(News::Pod(reporting(0, at.clone(), 1, stolen)));
+        model.settle();
+        assert_eq!(model.rows(), before, "{stolen:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_attached_opens_nothing() {
+    let mut model = model();
+    model.hear(News::Node(node(0)));
+    model.hear(News::Namespace("ns0".to_owned(), labels(0)));
+    model.hear(News::Policy(policy(object(0, 1), 1, 0, true)));
+    attach(&mut model, pod(0, object(0, 3), 1, 5));
+    model.settle();
+    let before = model.rows();
+    assert!(!before.address_sets.is_empty(), "there is something to open");
+    model.hear(News::Pod(reporting(0, object(0, 0), 0, &["10.244.0.9"])));
+    model.settle();
+    assert_eq!(model.rows(), before);
+}
+
+#[test]
+fn the_policies_of_others_admit_a_pod_only_by_addresses_its_node_has() {
+    let mut model = model();
+    [node(0), node(1), node(2)].into_iter().for_each(|n| model.hear(News::Node(n)));
+    model.hear(News::Namespace("ns0".to_owned(), labels(0)));
+    model.hear(News::Policy(policy(object(0, 1), 1, 0, false)));
+    attach(&mut model, pod(0, object(0, 3), 1, 5));
+    let at = object(0, 0);
+    for (reported, why) in [
+        (&["10.244.1.2"][..], "10.244.1.2 has a fixed meaning"),
+        (&["10.244.1.1"], "10.244.1.1 has a fixed meaning"),
+        (&["10.244.2.5"], "10.244.2.5 is in no subnet of its node"),
+        (&["10.244.0.5"], "10.244.0.5 is in no subnet of its node"),
+        (&["172.30.0.1"], "172.30.0.1 is in no subnet of its node"),
+        (&["10.96.0.1"], "10.96.0.1 is in no subnet of its node"),
+        (&["10.244.1.9", "fd00::9"], "fd00::9 is in no subnet of its node"),
+        (&["10.244.1.9", "10.244.1.10"], "they are not one address per family"),
+    ] {
+        model.hear(News::Pod(reporting(1, at.clone(), 0, reported)));
+        let settled = model.settle();
+        assert_eq!(set_addresses(&model), BTreeSet::new(), "{reported:?}");
+        let said = settled.refused[&at].to_string();
+        assert!(said.contains(why) && said.contains("status.podIPs of pod ns0/o0 on node n1"), "{said}");
+    }
+    model.hear(News::Pod(reporting(1, at.clone(), 0, &["10.244.1.9"])));
+    assert!(model.settle().refused.is_empty());
+    assert_eq!(set_addresses(&model), ["10.244.1.9/32".parse().unwrap()].into());
+    model.hear(News::Pod(reporting(1, at.clone(), 0, &[])));
+    assert!(model.settle().refused.is_empty(), "one that is not attached yet is no reason to complain");
+    assert_eq!(set_addresses(&model), BTreeSet::new());
+}
+
+#[test]
+fn a_pod_is_admitted_when_its_node_is_known_and_not_after_the_subnet_is_anothers() {
+    let mut model = model();
+    model.hear(News::Node(node(0)));
+    model.hear(News::Namespace("ns0".to_owned(), labels(0)));
+    model.hear(News::Policy(policy(object(0, 1), 1, 0, false)));
+    attach(&mut model, pod(0, object(0, 3), 1, 5));
+    let admitted = |model: &mut Model, news: News| {
+        model.hear(news);
+        model.settle();
+        !set_addresses(model).is_empty()
+    };
+    assert!(!admitted(&mut model, News::Pod(reporting(1, object(0, 0), 0, &["10.244.1.9"]))));
+    assert!(admitted(&mut model, News::Node(node(1))));
+    assert!(!admitted(&mut model, News::Node(node_at(1, 7))));
+    assert!(admitted(&mut model, News::Node(node(1))));
+    assert!(!admitted(&mut model, News::NodeGone(name(1))));
+    assert!(admitted(&mut model, News::Node(node(1))));
+    model.retain(Kind::Pod, |_| false);
+    model.settle();
+    assert_eq!(set_addresses(&model), BTreeSet::new());
+}
+
+fn hostile() -> impl Strategy<Value = PodObject> {
+    let address = prop_oneof![
+        (0..4_u8, any::<u8>()).prop_map(|(net, last)| [10, 244, net, last].into()),
+        any::<[u8; 4]>().prop_map(std::net::IpAddr::from),
+        any::<[u8; 16]>().prop_map(std::net::IpAddr::from),
+    ];
+    (0..3_u8, 0..4_u8, 0..3_u8, prop::collection::vec(address, 0..3)).prop_map(|(on, n, label, reported)| {
+        PodObject { reported, ..distant::object(pod(on, object(0, n), label, 9)) }
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_written_of_pods_no_address_is_opened_but_those_attached_here_and_those_nodes_may_give(
+        written in prop::collection::vec(hostile(), 1..30),
+    ) {
+        let mut model = model();
+        [node(0), node(1), node(2)].into_iter().for_each(|n| model.hear(News::Node(n)));
+        model.hear(News::Namespace("ns0".to_owned(), labels(0)));
+        model.hear(News::Policy(policy(object(0, 1), 1, 0, true)));
+        let lives = pod(0, object(0, 3), 1, 5);
+        attach(&mut model, lives.clone());
+        let here: std::net::IpAddr = [10, 244, 0, 5].into();
+        for object in written {
+            model.hear(News::Pod(object));
+            model.settle();
+            let rows = model.rows();
+            let ports: Vec<_> = rows.switch_ports.values().filter(|port| port.external_ids.contains_key("pod")).collect();
+            for port in ports {
+                prop_assert_eq!(&port.name, "ns0_o3");
+                let security: Vec<String> = port.port_security.iter().map(ToString::to_string).collect();
+                prop_assert_eq!(security, [format!("{} {here}", lives.addresses.mac())]);
+            }
+            for net in set_addresses(&model) {
+                let std::net::IpAddr::V4(address) = net.addr() else { panic!("{net}") };
+                let [a, b, node, last] = address.octets();
+                let given = (a, b) == (10, 244) && (1..3).contains(&node) && (4..255).contains(&last);
+                prop_assert!(given || net.addr() == here, "{}", net);
+            }
+        }
+    }
 }

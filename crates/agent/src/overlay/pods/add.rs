@@ -11,10 +11,11 @@ use netferry_api::annotation::{Annotation, Mac as ApiMac};
 use netferry_api::overlay::annotations::{PodNetwork, PodNetworks, PodRoute};
 use netferry_cni::{Attachment, CniError, CniResult, Code, Interface, IpConfig, PodRef, RouteEntry, Spent};
 use netferry_core::name::ObjectName;
-use netferry_core::net::{Addresses, Family};
+use netferry_core::net::{Addresses, Family, Subnets};
 use netferry_core::overlay::cluster::Pod;
 use netferry_core::overlay::pod_addresses;
 use netferry_kernel::{IfName, Namespace};
+use netferry_translate::pod::reported;
 use nix::errno::Errno;
 
 use super::objects::{PodMissing, is_of};
@@ -149,7 +150,10 @@ impl Pods {
         })
     }
 
-    /// The addresses the pod carries, or new ones.
+    /// Returns the addresses the pod claims if it may keep them, otherwise new ones.
+    ///
+    /// A tenant may write the claim. It is kept if the kubelet reports the pod with these addresses, or if no other pod
+    /// of this node claims them: otherwise, after a reboot, the first pod to be attached could take another's address.
     async fn addresses(
         &self,
         place: &Place,
@@ -159,39 +163,34 @@ impl Pods {
     ) -> Result<(Addresses, Option<Reserved>), CniError> {
         let subnets = place.node.assignment.subnets();
         let records = record::all(&self.0.switch.snapshot());
-        let none = Default::default();
-        let carried = PodNetworks::read(object.metadata.annotations.as_ref().unwrap_or(&none))
-            .map_err(|error| failed(name, &chain(&error)))?;
-        let carried = carried.as_ref().and_then(PodNetworks::default_network).map(PodNetwork::addresses);
-        if let Some(carried) = carried.filter(|carried| !carried.is_empty()) {
-            let kept = pod_addresses::keep(&subnets, carried.iter().map(IpNet::addr)).map_err(|why| {
-                failed(
-                    name,
-                    &format!("the addresses in its annotation {} cannot be kept: {why}", PodNetworks::KEY),
-                )
-            })?;
-            let others = records.iter().filter(|record| record.pod != *name);
-            if let Some(other) = others.into_iter().find(|record| kept.iter().any(|a| record.has(a))) {
-                let text = format!(
-                    "the address in its annotation {} is in use by pod {}",
-                    PodNetworks::KEY,
-                    other.pod
-                );
-                return Err(failed(name, &text));
+        let claimed = claimed(&subnets, object, &records, name)?;
+        if let Some(claimed) = claimed {
+            let reported = reported(object);
+            if claimed.iter().all(|address| reported.contains(&address)) {
+                return Ok((claimed, None));
             }
-            return Ok((kept, None));
         }
         let asked = Instant::now();
         let within = self.0.settings.pod_limit;
-        let annotated = tokio::time::timeout(within, self.0.objects.addresses()).await.map_err(|_| {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let others = tokio::time::timeout(within, self.0.objects.addresses(uid)).await.map_err(|_| {
             let text = format!(
                 "the addresses of this node's pods are not known yet, for pod {name}; is the API reachable?"
             );
             CniError::new(Code::TryAgain, text)
         })?;
         spent.api_us += micros(asked.elapsed());
+        if let Some(claimed) = claimed {
+            match claimed.iter().find(|address| others.contains(address)) {
+                None => return Ok((claimed, None)),
+                Some(address) => tracing::warn!(
+                    pod = %name, key = PodNetworks::KEY, %address,
+                    "refused an address that another pod of this node has; the pod gets a new one"
+                ),
+            }
+        }
         let in_use = records.iter().flat_map(|record| &record.addresses).map(IpNet::addr);
-        let taken: BTreeSet<IpAddr> = annotated.into_iter().chain(in_use).collect();
+        let taken: BTreeSet<IpAddr> = others.into_iter().chain(in_use).collect();
         let reserved = self
             .0
             .reservations
@@ -289,6 +288,36 @@ impl Pods {
     async fn undo(&self, pod: &Pod, end: &End) {
         if let Err(error) = self.off(end.link.clone(), &pod.name, &pod.uid).await {
             tracing::warn!(pod = %pod.name, error = %error, "undoing a failed attachment");
+        }
+    }
+}
+
+/// The addresses in a pod's annotation; `None` without an annotation.
+///
+/// # Errors
+///
+/// If a pod of this node cannot have them, or another is attached with one of them.
+fn claimed(
+    subnets: &Subnets,
+    object: &k8s::Pod,
+    records: &[Record],
+    name: &ObjectName,
+) -> Result<Option<Addresses>, CniError> {
+    let none = Default::default();
+    let networks = PodNetworks::read(object.metadata.annotations.as_ref().unwrap_or(&none))
+        .map_err(|error| failed(name, &chain(&error)))?;
+    let claimed = networks.as_ref().and_then(PodNetworks::default_network).map(PodNetwork::addresses);
+    let Some(claimed) = claimed.filter(|claimed| !claimed.is_empty()) else { return Ok(None) };
+    let key = PodNetworks::KEY;
+    let kept = pod_addresses::keep(subnets, claimed.iter().map(IpNet::addr)).map_err(|why| {
+        failed(name, &format!("the addresses in its annotation {key} cannot be kept: {why}"))
+    })?;
+    let mut others = records.iter().filter(|record| record.pod != *name);
+    match others.find(|record| kept.iter().any(|address| record.has(address))) {
+        None => Ok(Some(kept)),
+        Some(other) => {
+            let text = format!("the address in its annotation {key} is in use by pod {}", other.pod);
+            Err(failed(name, &text))
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Keeps the annotation of attached pods.
 //!
-//! Other nodes know a pod's addresses from nothing else: without it their policies no longer mean it.
+//! Users and other programs read it. The agents do not: everyone who may edit a pod may change it.
 
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
+use netferry_api::annotation::Annotation as _;
+use netferry_api::overlay::annotations::PodNetworks;
 use netferry_translate::pod::{has_ended, runtime_uid};
 
 use super::add::{carries, networks};
@@ -70,7 +72,12 @@ impl Pods {
         }
         match self.0.objects.annotate(&object, &networks).await {
             Ok(()) => {
-                tracing::warn!(pod = %record.pod, "its annotation was not what it has; written again");
+                let key = PodNetworks::KEY;
+                let claims = object.metadata.annotations.as_ref().and_then(|all| all.get(key));
+                tracing::warn!(
+                    pod = %record.pod, key, claims, attached = ?record.addresses,
+                    "refused an annotation that differs from the attachment; written again"
+                );
                 true
             }
             Err(error) if error.gone => true,

@@ -16,7 +16,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::PodNetworks;
 use netferry_core::name::{NodeName, ObjectName};
-use netferry_translate::pod::{has_ended, runtime_uid};
+use netferry_core::net::Addresses;
+use netferry_translate::pod::{has_ended, reported, runtime_uid};
 use tokio::sync::watch;
 
 use crate::pause::Patience;
@@ -76,8 +77,9 @@ pub trait PodObjects: Send + Sync + 'static {
         within: Duration,
     ) -> BoxFuture<'_, Result<Arc<Pod>, PodMissing>>;
 
-    /// The addresses that pods of this node carry, those of ended pods left out. Waits until all pods are known.
-    fn addresses(&self) -> BoxFuture<'_, BTreeSet<IpAddr>>;
+    /// The addresses that pods of this node carry, except those of ended pods and of the pod with this UID. Waits until all
+    /// pods are known.
+    fn addresses<'a>(&'a self, except: &'a str) -> BoxFuture<'a, BTreeSet<IpAddr>>;
 
     /// The pod of this name and UID, as the API last showed it and with what was written to it since.
     fn shown(&self, pod: &ObjectName, uid: &str) -> Option<Arc<Pod>>;
@@ -263,13 +265,16 @@ impl PodObjects for ApiPods {
         .boxed()
     }
 
-    fn addresses(&self) -> BoxFuture<'_, BTreeSet<IpAddr>> {
+    fn addresses<'a>(&'a self, except: &'a str) -> BoxFuture<'a, BTreeSet<IpAddr>> {
         async move {
             let mut known = self.known.subscribe();
             let known = known.wait_for(Option::is_some).await.expect("the sender is this very value");
-            let carried = known.iter().flat_map(BTreeMap::values).flat_map(|(_, carried)| carried);
-            let mut found: BTreeSet<IpAddr> = carried.copied().collect();
-            found.extend(self.written().values().flat_map(addresses_in));
+            let others = known.iter().flat_map(BTreeMap::values);
+            let others = others.filter(|(pod, _)| pod.metadata.uid.as_deref() != Some(except));
+            let mut found: BTreeSet<IpAddr> = others.flat_map(|(_, carried)| carried).copied().collect();
+            let written = self.written();
+            let others = written.iter().filter(|(uid, _)| *uid != except);
+            found.extend(others.flat_map(|(_, networks)| addresses_in(networks)));
             found
         }
         .boxed()
@@ -328,14 +333,17 @@ impl PodObjects for ApiPods {
     }
 }
 
-/// The addresses a pod keeps from others: those it carries, until it has ended.
+/// The addresses a pod keeps from others: those it claims and those its kubelet reports, until it has ended. A tenant
+/// may write any number of them into an annotation. Only as many as a pod can have count, otherwise one pod would take
+/// all addresses of the node.
 fn carried(pod: &Pod) -> Vec<IpAddr> {
     if has_ended(pod) {
         return Vec::new();
     }
     let annotations = pod.metadata.annotations.as_ref();
     let networks = annotations.and_then(|all| PodNetworks::read(all).ok().flatten());
-    networks.as_ref().map(addresses_in).unwrap_or_default()
+    let claimed = networks.as_ref().and_then(|networks| Addresses::from_addresses(addresses_in(networks)));
+    claimed.iter().flat_map(Addresses::iter).chain(reported(pod)).collect()
 }
 
 fn is_annotated(pod: &Pod) -> bool {

@@ -71,7 +71,7 @@ async fn an_address_that_was_written_is_free_again_when_its_pod_has_ended_or_is_
         take(vec![watcher::Event::Apply(pod(name, None, "Pending"))]);
         pods.annotate(&pod(name, None, "Pending"), &networks(address)).await.unwrap();
     }
-    let taken = async || pods.addresses().await.iter().map(IpAddr::to_string).collect::<Vec<_>>();
+    let taken = async || pods.addresses("").await.iter().map(IpAddr::to_string).collect::<Vec<_>>();
     assert_eq!(taken().await, ["10.244.1.5", "10.244.1.6", "10.244.1.7"]);
 
     take(vec![watcher::Event::Apply(pod("job", Some(&networks("10.244.1.5")), "Running"))]);

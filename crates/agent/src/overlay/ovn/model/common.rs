@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use netferry_core::label::Labels;
 use netferry_core::name::{NodeName, Text};
-use netferry_core::overlay::cluster::{EndpointSlice, NamedPort, Pod};
+use netferry_core::overlay::cluster::{EndpointSlice, NamedPort, PodObject};
 
 /// Values, each kept once: thousands of pods carry the same labels, and are on the same nodes.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn in_pod(&mut self, pod: &mut Pod) {
+    pub(super) fn in_pod(&mut self, pod: &mut PodObject) {
         self.labels.share(&mut pod.labels);
         self.namespaces.share(&mut pod.name.namespace);
         self.nodes.share(&mut pod.node);

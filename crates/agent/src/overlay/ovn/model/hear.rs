@@ -1,11 +1,11 @@
 //! What is heard of the cluster, and which parts of the zone it marks.
 
-use netferry_core::name::ObjectName;
-use netferry_core::overlay::cluster::{EndpointSlice, Node, Pod};
+use netferry_core::name::{NodeName, ObjectName};
+use netferry_core::overlay::cluster::{EndpointSlice, Node, Pod, PodObject};
 use netferry_core::overlay::zone::SwitchFacts;
 
 use super::claim::Claim;
-use super::{Kind, LocalPods, Model, News, Part};
+use super::{Kind, LocalPods, Model, News, Part, distant};
 use crate::overlay::switch::Process;
 
 impl Model {
@@ -28,6 +28,7 @@ impl Model {
             News::NodeGone(name) => {
                 if let Some(node) = self.cluster.nodes.remove(&name) {
                     self.release(&node);
+                    self.check_pods_again(&name);
                     self.dirty.insert(Part::Peer(name));
                     self.mark_sets_of_hosts();
                 }
@@ -43,20 +44,9 @@ impl Model {
                     self.mark_namespace(&name);
                 }
             }
-            News::Pod(mut pod) => {
-                self.common.in_pod(&mut pod);
-                let name = pod.name.clone();
-                if pod.node == self.me {
-                    self.local.api_says(&name, Some(pod));
-                    self.set_pod(&name, self.local.pod(&name));
-                } else {
-                    // A pod of that name here can only be ending.
-                    self.local.api_says(&name, None);
-                    // Nobody asks which of several pods of a name another node has, and there are many.
-                    self.set_pod(&name, Some(Pod { uid: String::new(), ..pod }));
-                }
-            }
+            News::Pod(pod) => self.hear_pod(pod),
             News::PodGone(name) => {
+                self.distant.forget(&name);
                 self.local.api_says(&name, None);
                 self.set_pod(&name, self.local.pod(&name));
             }
@@ -111,7 +101,10 @@ impl Model {
                     cluster.namespaces.keys().filter(|name| !there(&ObjectName::new("", name.as_str())));
                 gone.cloned().map(News::NamespaceGone).collect()
             }
-            Kind::Pod => gone(cluster.pods.keys().chain(self.local.from_api()), there, News::PodGone),
+            Kind::Pod => {
+                let known = cluster.pods.keys().chain(self.local.from_api()).chain(self.distant.names());
+                gone(known, there, News::PodGone)
+            }
             Kind::Service => gone(cluster.services.keys(), there, News::ServiceGone),
             Kind::Slice => gone(self.services_of_slices.keys(), there, News::SliceGone),
             Kind::Policy => gone(cluster.policies.keys(), there, News::PolicyGone),
@@ -134,8 +127,11 @@ impl Model {
         if before.as_ref() == Some(&node) {
             return;
         }
-        if let Some(before) = before {
-            self.release(&before);
+        if let Some(before) = &before {
+            self.release(before);
+        }
+        if before.is_none_or(|before| before.assignment != node.assignment) {
+            self.check_pods_again(&name);
         }
         for claim in Claim::of(&node) {
             let others = self.claims.entry(claim).or_default();
@@ -203,6 +199,40 @@ impl Model {
         how(&mut self.local);
         if self.cluster.pods.get(name).is_none_or(|pod| pod.node == self.me) {
             self.set_pod(name, self.local.pod(name));
+        }
+    }
+
+    fn hear_pod(&mut self, mut pod: PodObject) {
+        self.common.in_pod(&mut pod);
+        let name = pod.name.clone();
+        self.distant.forget(&name);
+        if pod.node == self.me {
+            self.local.api_says(&name, Some(pod));
+            self.set_pod(&name, self.local.pod(&name));
+        } else {
+            // A pod of that name here can only be ending.
+            self.local.api_says(&name, None);
+            self.place_distant(pod);
+        }
+    }
+
+    /// Takes in a pod of another node with the addresses it may have there.
+    fn place_distant(&mut self, pod: PodObject) {
+        let name = pod.name.clone();
+        let node = self.cluster.nodes.get(&pod.node);
+        let placed = self.distant.place(pod, node.map(|node| node.assignment.subnets()));
+        self.set_pod(&name, placed.or_else(|| self.local.pod(&name)));
+    }
+
+    /// Checks the pods of another node again after its subnets changed.
+    fn check_pods_again(&mut self, node: &NodeName) {
+        if *node == self.me {
+            return;
+        }
+        let known = self.cluster.pods.values().filter(|pod| pod.node == *node);
+        let known: Vec<PodObject> = known.cloned().map(distant::object).collect();
+        for pod in self.distant.take(node).into_iter().chain(known) {
+            self.place_distant(pod);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use netferry_core::label::Labels;
 use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::overlay::cluster::{EndpointSlice, Node, Pod, Policy, Service};
+use netferry_core::overlay::cluster::{EndpointSlice, Node, PodObject, Policy, Service};
 
 /// One thing that is known of the cluster.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,9 +15,9 @@ pub enum News {
     Namespace(String, Labels),
     /// A namespace that is no more.
     NamespaceGone(String),
-    /// A pod with addresses.
-    Pod(Pod),
-    /// A pod that is no more, has ended or has lost its addresses.
+    /// A pod.
+    Pod(PodObject),
+    /// A pod that was deleted or has ended.
     PodGone(ObjectName),
     /// A Service with addresses.
     Service(Service),

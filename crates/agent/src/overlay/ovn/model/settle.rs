@@ -72,6 +72,7 @@ impl Model {
         self.settle_clashes(in_the_way, &mut settled.change);
         settled.host = std::mem::take(&mut self.host_changed);
         settled.left_out = self.left_out.clone();
+        settled.refused = self.distant.refused().collect();
         settled
     }
 
