@@ -4,6 +4,7 @@ mod bench;
 mod change;
 mod commands;
 mod footprint;
+mod identity;
 mod killing;
 mod kubectl;
 mod leftovers;
