@@ -10,11 +10,35 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use netferry_kernel::process::begin_in;
 use nix::sched::{CloneFlags, setns, unshare};
-use tokio::sync::oneshot;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::sync::{oneshot, watch};
+
+/// A program that runs on the host.
+struct Running {
+    output: oneshot::Receiver<io::Result<Output>>,
+    /// Its process, which leads its group; `None` until it is started.
+    process: watch::Receiver<Option<Pid>>,
+}
+
+impl Running {
+    async fn output(&mut self) -> io::Result<Output> {
+        let done = (&mut self.output).await;
+        done.unwrap_or_else(|_| Err(io::Error::other("the thread that ran it ended early")))
+    }
+
+    fn kill(&self) {
+        if let Some(process) = *self.process.borrow() {
+            // It may have ended at this moment.
+            let _ = killpg(process, Signal::SIGKILL);
+        }
+    }
+}
 
 /// The host, as one of its processes sees it.
 #[derive(Clone, Debug)]
@@ -35,21 +59,49 @@ impl Host {
         Host { process: process.into(), group: group.into() }
     }
 
-    /// Runs `program` on the host, in a process group of its own, and returns what it said when it ended or detached.
+    /// Runs `program` on the host, in a process group of its own, and returns its output when it ended or detached.
     ///
     /// # Errors
     ///
     /// The host cannot be entered, or the program cannot be run.
-    pub async fn output(&self, mut program: Command) -> io::Result<Output> {
-        let (say, said) = oneshot::channel();
+    pub async fn output(&self, program: Command) -> io::Result<Output> {
+        self.run(program)?.output().await
+    }
+
+    /// Runs `program` as [`output`](Host::output) does, and kills it with everything in its process group if it takes
+    /// longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`output`](Host::output), and [`TimedOut`](io::ErrorKind::TimedOut).
+    pub async fn output_within(&self, program: Command, limit: Duration) -> io::Result<Output> {
+        let mut running = self.run(program)?;
+        match tokio::time::timeout(limit, running.output()).await {
+            Ok(done) => done,
+            Err(_) => {
+                running.kill();
+                let text = format!("it did not end within {} s and was killed", limit.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+        }
+    }
+
+    fn run(&self, mut program: Command) -> io::Result<Running> {
+        let (say, output) = oneshot::channel();
+        let (began, process) = watch::channel(None);
         let host = self.clone();
+        program.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A thread of its own: it changes the files it sees, and nothing else may run on it afterwards.
         std::thread::Builder::new().name("on-host".to_owned()).spawn(move || {
-            let done = if host.is_ours() { program.process_group(0).output() } else { host.enter(program) };
-            // Whoever asked may have stopped waiting.
+            let child = if host.is_ours() { program.spawn() } else { host.enter(program) };
+            let done = child.and_then(|child| {
+                began.send_replace(i32::try_from(child.id()).ok().map(Pid::from_raw));
+                child.wait_with_output()
+            });
+            // The caller may have stopped waiting.
             let _ = say.send(done);
         })?;
-        said.await.unwrap_or_else(|_| Err(io::Error::other("the thread that ran it ended early")))
+        Ok(Running { output, process })
     }
 
     /// Whether this process sees the files its host sees. So it does outside containers.
@@ -61,13 +113,13 @@ impl Host {
         }
     }
 
-    fn enter(&self, mut program: Command) -> io::Result<Output> {
+    fn enter(&self, mut program: Command) -> io::Result<Child> {
         let files = File::open(self.process.join("ns/mnt"))?;
         // The directory a thread is in belongs to its process until it is set apart; entering would be refused.
         unshare(CloneFlags::CLONE_FS)?;
         setns(files, CloneFlags::CLONE_NEWNS)?;
         begin_in(&mut program, self.groups()?);
-        program.process_group(0).output()
+        program.spawn()
     }
 
     /// The files that take a process into the group, one in each hierarchy the host has.

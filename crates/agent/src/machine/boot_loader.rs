@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Command;
+use std::time::Duration;
 
 use netferry_core::rollout::layout::{KERNEL_ARGUMENTS, layout};
 use netferry_core::rollout::merge::Rendered;
@@ -14,6 +15,10 @@ pub const STARTED_WITH: &str = "/proc/cmdline";
 /// What makes a boot loader's configuration anew, where it is there.
 const PROGRAMS: [(&str, &[&str]); 2] =
     [("/usr/sbin/update-grub", &[]), ("/usr/sbin/grub2-mkconfig", &["-o", "/boot/grub2/grub.cfg"])];
+
+/// How long such a program may take. It looks for other systems on all disks, and one that hangs on a broken disk would
+/// otherwise stop the daemon for good.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
 
 /// Why the kernel's arguments would not be in force after a restart.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +68,10 @@ pub async fn renew(disk: &Disk, host: &Host) -> Result<(), BootLoaderError> {
         }
         let mut command = Command::new(program);
         command.args(arguments);
-        let done =
-            host.output(command).await.map_err(|source| BootLoaderError::Running { program, source })?;
+        let done = host
+            .output_within(command, ENDS_WITHIN)
+            .await
+            .map_err(|source| BootLoaderError::Running { program, source })?;
         return match done.status.success() {
             true => Ok(()),
             false => {

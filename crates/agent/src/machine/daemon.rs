@@ -16,10 +16,9 @@ use netferry_api::annotation::Annotation;
 use netferry_api::rollout::MachineConfig as Written;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, PostConfigAction, Reason};
 use netferry_core::error::chain;
-use netferry_core::rollout::config::MachineConfig;
 use netferry_core::rollout::daemon::{self as core, Facts, Named, Said, Step, backoff};
 use netferry_core::rollout::layout::{Drift, KERNEL_ARGUMENTS};
-use netferry_core::rollout::merge::{Rendered, merge};
+use netferry_core::rollout::merge::{Rendered, is_named_by_contents};
 use netferry_core::rollout::pool::NodeState;
 use netferry_translate::machine::{NotAMachine, machine, printed_request, printed_state};
 use netferry_translate::machine_config;
@@ -167,6 +166,7 @@ impl Parts {
         // Not registered yet, or removed: nobody tells it anything.
         let Some(node) = node else { return Ok(Next::Wait) };
         let machine = machine(&node)?;
+        store::recover(&self.disk)?.complete()?;
         let current = store::current(&self.disk)?;
         let desired = match &machine.node.desired {
             None => None,
@@ -244,23 +244,29 @@ impl Parts {
         let written = found.ok_or_else(|| Trouble::NoConfig(name.to_owned()))?;
         let wrong = |error: &(dyn std::error::Error + 'static)| Trouble::Unreconcilable(chain(error));
         let rendered = machine_config::rendered(&written).map_err(|error| wrong(&error))?;
-        let alone = MachineConfig {
-            name: rendered.name.clone(),
-            role: String::new(),
-            spec: rendered.spec.clone(),
-            epoch: rendered.epoch,
-        };
-        // Rendered ones were checked; somebody may have written into this one since.
-        if let Err(refusals) = merge("", &[alone]) {
-            let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-            return Err(Trouble::Unreconcilable(said.join("; ")));
+        // The operator checked what it rendered; the object may have been edited since.
+        match is_named_by_contents(&rendered) {
+            Ok(true) => Ok(rendered),
+            Ok(false) => Err(Trouble::Unreconcilable(format!(
+                "MachineConfig {name}: its contents are not those it is named after, so it was edited after the operator \
+                 rendered it; delete it, and the operator renders it again"
+            ))),
+            Err(refusals) => {
+                let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                Err(Trouble::Unreconcilable(said.join("; ")))
+            }
         }
-        Ok(rendered)
     }
 
     /// Returns why a boot with this configuration would not get as far as the kubelet. Found here, the node stays as it is,
     /// reports why, and follows the next assignment. Found by the boot itself, the node would be out of reach.
     fn may_boot(&self, new: &Rendered) -> Result<(), Trouble> {
+        if let Err(error) = store::check(&self.disk, new) {
+            return Err(match matches!(error, StoreError::Astray { .. }) {
+                true => Trouble::Unreconcilable(format!("{}: {}", new.name, chain(&error))),
+                false => Trouble::Store(error),
+            });
+        }
         for ManagedFile { path, check, .. } in &self.files {
             let Some(file) = new.spec.files.iter().find(|file| file.path == *path) else { continue };
             check(&file.contents).map_err(|error| match error {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,11 @@ impl Disk {
             Op::Remove(path) => self.remove("removing", path, UnlinkatFlags::NoRemoveDir),
             Op::RemoveDir(path) => self.remove("removing directory", path, UnlinkatFlags::RemoveDir),
             Op::SyncDir(path) => match self.directory(path) {
-                Ok(dir) => File::from(dir).sync_all().map_err(|e| DiskError::new("synchronising", path, e)),
+                Ok(dir) => match File::from(dir).sync_all() {
+                    // A file system without a disk.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                    done => done.map_err(|e| DiskError::new("synchronising", path, e)),
+                },
                 Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
                 Err(error) => Err(DiskError::new("synchronising", path, error)),
             },
@@ -201,6 +205,38 @@ impl Disk {
         Err(DiskError::new("following", path, Errno::ELOOP))
     }
 
+    /// Returns the path without symbolic links at which a file written at this one would be.
+    pub fn resolved(&self, path: &str) -> Result<String> {
+        self.resolved_after(path, 0)
+    }
+
+    fn resolved_after(&self, path: &str, links: u32) -> Result<String> {
+        let wrong = |error: io::Error| DiskError::new("following", path, error);
+        let (mut above, mut rest) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = loop {
+            let error = match self.directory(above) {
+                Ok(dir) => break dir,
+                Err(error) => error,
+            };
+            if error != Errno::ENOENT || above.is_empty() || links > LINKS {
+                return Err(wrong(error.into()));
+            }
+            // It may be a link to a directory that is only made later.
+            let dir = above.rsplit_once('/').map_or("", |(dir, _)| dir);
+            if let Found::Entry(Entry::Symlink(to)) = self.found(above)? {
+                let to = if to.starts_with('/') { to } else { format!("{dir}/{to}") };
+                return self.resolved_after(&format!("{to}/{rest}"), links + 1);
+            }
+            above = dir;
+            rest = &path[above.len() + 1..];
+        };
+        let place = |of: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", of.as_raw_fd()));
+        let (dir, root) = (place(&dir).map_err(wrong)?, place(&self.root).map_err(wrong)?);
+        let outside = |_| wrong(io::Error::other("it leads out of the host's files"));
+        let inside = dir.strip_prefix(&root).map_err(outside)?.to_string_lossy();
+        Ok(if inside.is_empty() { format!("/{rest}") } else { format!("/{inside}/{rest}") })
+    }
+
     /// The names in a directory; none if there is no such directory.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let wrong = |error: io::Error| DiskError::new("listing", path, error);
@@ -279,6 +315,8 @@ impl Disk {
         let removed = self.within(doing, path, |dir, name| Ok(unlinkat(dir, name, what)?));
         match removed {
             Err(error) if nothing_there(&error.source) => Ok(()),
+            // A file system that takes no changes refuses to remove also what is not there.
+            Err(_) if matches!(self.present(path), Ok(false)) => Ok(()),
             Err(error) if matches!(what, UnlinkatFlags::RemoveDir) && in_use(&error.source) => Ok(()),
             other => other,
         }
@@ -322,6 +360,10 @@ fn nothing_there(error: &io::Error) -> bool {
 fn in_use(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy
+        io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::ResourceBusy
+            // A path that ends in a dot.
+            | io::ErrorKind::InvalidInput
     )
 }

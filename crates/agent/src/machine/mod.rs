@@ -22,6 +22,8 @@ use crate::on_host::Host;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
 
 pub use disk::{Disk, DiskError};

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,6 +12,9 @@ use crate::on_host::Host;
 
 /// Where systemd says that it is the one who started everything.
 const SYSTEMD: &str = "/run/systemd/system";
+
+/// How long systemd may take to accept. It restarts the host after it has answered.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why the host could not be asked to restart.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +39,7 @@ pub async fn restart(disk: &Disk, host: &Host) -> Result<(), RestartError> {
     let mut systemctl = Command::new("systemctl");
     // Whoever is logged in or holds a lock against sleep does not hold up a change of the cluster.
     systemctl.args(["reboot", "--no-wall", "--ignore-inhibitors"]);
-    let output = host.output(systemctl).await.map_err(RestartError::Asking)?;
+    let output = host.output_within(systemctl, ANSWERS_WITHIN).await.map_err(RestartError::Asking)?;
     match output.status.success() {
         true => Ok(()),
         false => Err(RestartError::Refused(String::from_utf8_lossy(&output.stderr).trim().to_owned())),

@@ -11,6 +11,7 @@ use netferry_core::error::chain;
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::journal::{self, CURRENT, INTENT, Intent, NotAnIntent, Op};
 use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, UNITS, drift, layout};
+use netferry_core::rollout::legal;
 use netferry_core::rollout::merge::Rendered;
 use netferry_translate::machine_config;
 
@@ -66,6 +67,19 @@ pub enum StoreError {
         #[source]
         source: DiskError,
     },
+    /// A path of a configuration leads, on this host, to where configurations may not write.
+    #[error("{path} cannot be written: on this host it leads to {leads_to}, and {why}")]
+    Astray {
+        /// The path.
+        path: String,
+        /// Where it leads.
+        leads_to: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// Taking a configuration was cut off, and not all of it could be undone.
+    #[error("a configuration that was cut off could not be undone: {}; repair these, the agent tries again", listed(.0))]
+    Left(Vec<DiskError>),
     /// A configuration was taken, and what was kept for undoing is still there. A boot removes it.
     #[error("{name} was taken, but what was kept beside its files could not be removed; a restart does")]
     Tidying {
@@ -128,7 +142,13 @@ pub fn none() -> Rendered {
 /// # Errors
 /// If something cannot be written. Everything is then as it was before, unless the error says otherwise.
 pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
-    recover(disk)?;
+    recover(disk)?.complete()?;
+    check(disk, new)?;
+    carry_out(disk, new)
+}
+
+/// [`take`], on a disk in order, without the check.
+pub(super) fn carry_out(disk: &Disk, new: &Rendered) -> Result<()> {
     let old = current(disk)?;
     let old = old.as_ref().map(|old| layout(&old.spec)).unwrap_or_default();
     let wanted = layout(&new.spec);
@@ -138,13 +158,12 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
         // Half of it would take the room that everything else needs.
         let _ = disk.apply(&Op::Remove(STAGED.to_owned()));
         let taken = current_name(disk)?.as_deref() == Some(name.as_str());
-        return match mend(disk) {
+        return match mend(disk)?.left.into_iter().next() {
             // It is in force; what failed was tidying up, and that is done by now.
-            Ok(_) if taken => Ok(()),
-            Ok(_) => Err(StoreError::Taking { name, source }),
-            Err(StoreError::Disk(source)) if taken => Err(StoreError::Tidying { name, source }),
-            Err(StoreError::Disk(source)) => Err(StoreError::Undoing { name, first, source }),
-            Err(other) => Err(other),
+            None if taken => Ok(()),
+            None => Err(StoreError::Taking { name, source }),
+            Some(source) if taken => Err(StoreError::Tidying { name, source }),
+            Some(source) => Err(StoreError::Undoing { name, first, source }),
         };
     }
     Ok(())
@@ -155,7 +174,7 @@ pub fn take(disk: &Disk, new: &Rendered) -> Result<()> {
 /// # Errors
 /// As [`take`].
 pub fn leave(disk: &Disk) -> Result<()> {
-    recover(disk)?;
+    recover(disk)?.complete()?;
     match current_name(disk)? {
         None => Ok(()),
         Some(_) => take(disk, &Rendered { name: NOTHING.to_owned(), ..none() }),
@@ -177,19 +196,58 @@ fn take_ops(disk: &Disk, new: &Rendered, old: &Layout, wanted: &Layout) -> Resul
     Ok(ops)
 }
 
-/// Mends what a loss of power left half done: to be called at boot before anything reads a managed file. Nothing to
-/// mend is fine. Answers whether units changed by that: the host's service manager has read those already.
+/// Checks that no path of a configuration is, or leads by a symbolic link of this host to, one that configurations may not
+/// write.
 ///
 /// # Errors
-/// If a file cannot be read or changed, or what was written down is not ours.
-pub fn recover(disk: &Disk) -> Result<bool> {
+/// The first path that does.
+pub fn check(disk: &Disk, new: &Rendered) -> Result<()> {
+    for path in layout(&new.spec).into_keys() {
+        let leads_to = match legal::path(&path) {
+            Ok(()) => disk.resolved(&path)?,
+            Err(_) => path.clone(),
+        };
+        if let Err(why) = legal::path(&leads_to) {
+            return Err(StoreError::Astray { path, leads_to, why });
+        }
+    }
+    Ok(())
+}
+
+/// What [`recover`] did.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Whether units changed: the host's service manager has read those already.
+    pub units: bool,
+    /// What could not be undone. It is tried again by the next call.
+    pub left: Vec<DiskError>,
+}
+
+impl Recovered {
+    /// # Errors
+    /// If something could not be undone.
+    pub fn complete(self) -> Result<()> {
+        if self.left.is_empty() { Ok(()) } else { Err(StoreError::Left(self.left)) }
+    }
+}
+
+fn listed(left: &[DiskError]) -> String {
+    left.iter().map(|error| chain(error)).collect::<Vec<_>>().join("; ")
+}
+
+/// Mends what a loss of power left half done: to be called at boot before anything reads a managed file. Nothing to
+/// mend is fine. An operation that fails stops none of the others.
+///
+/// # Errors
+/// If a file cannot be read, or what was written down is not ours.
+pub fn recover(disk: &Disk) -> Result<Recovered> {
     if disk.read(INTENT)?.is_some() {
         tracing::warn!("taking a configuration was cut off; putting it in order");
     }
     mend(disk)
 }
 
-fn mend(disk: &Disk) -> Result<bool> {
+fn mend(disk: &Disk) -> Result<Recovered> {
     let intent = match disk.read(INTENT)? {
         None => None,
         Some(text) => Some(Intent::parse(&String::from_utf8_lossy(&text))?),
@@ -198,9 +256,17 @@ fn mend(disk: &Disk) -> Result<bool> {
     let present = Presence::on(disk);
     let ops = journal::recover(intent.as_ref(), current.as_deref(), |path| present.of(path));
     present.trouble()?;
-    disk.run(&ops)?;
+    let mut left = Vec::new();
+    for op in &ops {
+        // While the intent is there, what is left is tried again.
+        if !left.is_empty() && *op == Op::Remove(INTENT.to_owned()) {
+            continue;
+        }
+        left.extend(disk.apply(op).err());
+    }
     let undone = intent.filter(|intent| current.as_deref() != Some(intent.to.as_str()));
-    Ok(undone.is_some_and(|intent| intent.changes.iter().any(|(_, path)| path.starts_with(UNITS))))
+    let units = undone.is_some_and(|intent| intent.changes.iter().any(|(_, path)| path.starts_with(UNITS)));
+    Ok(Recovered { units, left })
 }
 
 /// Forgets configurations that nobody needs any more.

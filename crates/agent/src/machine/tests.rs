@@ -288,12 +288,12 @@ fn mending_says_whether_units_are_others_than_those_that_were_read() {
     let (_dir, root) = host("1m");
     let disk = Disk::open(&root).unwrap();
     store::take(&disk, &two().0).unwrap();
-    assert!(!store::recover(&disk).unwrap(), "nothing was cut off");
+    assert!(!store::recover(&disk).unwrap().units, "nothing was cut off");
     for (kind, path, units) in [("new", "/etc/x", false), ("new", "/etc/systemd/system/y.service", true)] {
         std::fs::write(root.join(&INTENT[1..]), format!("netferry intent 1\nto new\n{kind} {path}\n"))
             .unwrap();
         write(&root, &path[1..], "half");
-        assert_eq!(store::recover(&disk).unwrap(), units, "{path}");
+        assert_eq!(store::recover(&disk).unwrap().units, units, "{path}");
         assert!(!root.join(&path[1..]).exists());
     }
 }

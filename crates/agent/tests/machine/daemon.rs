@@ -1,5 +1,6 @@
 use std::sync::atomic::Ordering;
 
+use kube::api::{Patch, PatchParams};
 use netferry_agent::mtu::boot;
 use netferry_core::mtu::file::PATH;
 use netferry_testkit::wait::until;
@@ -7,8 +8,9 @@ use serde_json::json;
 
 use crate::world::{MCO, World, below};
 
-const FIRST: &str = "rendered-worker-1";
-const SECOND: &str = "rendered-worker-2";
+/// By these names the world renders them; their real names follow from their contents.
+const FIRST: &str = "rendered-worker-first";
+const SECOND: &str = "rendered-worker-second";
 
 #[tokio::test]
 async fn a_node_is_drained_takes_its_configuration_restarts_and_says_so() {
@@ -68,12 +70,12 @@ async fn sizes_the_node_runs_already_are_taken_over_without_a_restart() {
     world.tell(SECOND).await;
     world.says("desiredDrain", &format!("drain-{SECOND}")).await;
     // And an older order than what the disk holds is refused with both names.
-    world.render("rendered-worker-0", 2, PATH, "EPOCH=2\nCNI_MTU=1400\n").await;
-    world.tell("rendered-worker-0").await;
+    world.render("rendered-worker-zero", 2, PATH, "EPOCH=2\nCNI_MTU=1400\n").await;
+    world.tell("rendered-worker-zero").await;
     world.says("state", "Degraded").await;
-    let why =
-        "rendered-worker-0 is older (epoch 2) than what this node has taken, rendered-worker-1 (epoch 3)";
-    world.until(&format!("{MCO}/reason"), |said| said.starts_with(why), why).await;
+    let why = "rendered-worker-zero is older (epoch 2) than what this node has taken, rendered-worker-first (epoch 3)";
+    let why = world.real(why);
+    world.until(&format!("{MCO}/reason"), |said| said.starts_with(&why), &why).await;
 }
 
 #[tokio::test]
@@ -149,7 +151,7 @@ async fn what_cannot_be_carried_out_is_said_by_name_and_withdrawing_it_is_enough
     world.render(FIRST, 0, "/etc/a", "one").await;
     world.tell(FIRST).await;
     world.says("state", "Degraded").await;
-    let why = format!("taking {FIRST} failed and what was there was put back: linking /etc/a");
+    let why = world.real(&format!("taking {FIRST} failed and what was there was put back: linking /etc/a"));
     world.until(&format!("{MCO}/reason"), |said| said.starts_with(&why), &why).await;
     world.restarts_are(0).await;
     std::fs::remove_dir(below(&world.root(), "/etc/a")).unwrap();
@@ -200,4 +202,42 @@ async fn kernel_arguments_are_told_to_the_boot_loader_and_a_node_that_was_starte
     world.start();
     world.fulfil(&format!("uncordon-{SECOND}")).await;
     world.says("state", "Done").await;
+}
+
+#[tokio::test]
+async fn a_rendered_configuration_that_was_edited_is_not_taken() {
+    let mut world = World::new().await;
+    world.boot(0, None);
+    world.annotate(&format!("{MCO}/controlPlaneTopology"), Some("SingleReplica")).await;
+    world.render(FIRST, 0, "/etc/a", "one").await;
+    let edited = json!({"spec": {"config": {"storage": {"files": [
+        {"path": "/etc/a", "mode": 420, "contents": {"source": "data:,mine"}}]}}}});
+    let name = world.real(FIRST);
+    world.configs.patch(&name, &PatchParams::default(), &Patch::Merge(edited)).await.unwrap();
+    world.start();
+    world.tell(FIRST).await;
+    world.says("state", "Unreconcilable").await;
+    let why = format!("MachineConfig {name}: its contents are not those it is named after");
+    world.until(&format!("{MCO}/reason"), |said| said.starts_with(&why), &why).await;
+    world.restarts_are(0).await;
+    assert_eq!(world.file("/etc/a"), None);
+}
+
+#[tokio::test]
+async fn a_path_that_leads_astray_on_this_host_is_refused_before_the_node_is_drained() {
+    let mut world = World::new().await;
+    world.boot(0, None);
+    std::fs::create_dir_all(below(&world.root(), "/run")).unwrap();
+    std::os::unix::fs::symlink("../run", below(&world.root(), "/etc/link")).unwrap();
+    world.render(FIRST, 0, "/etc/link/deep/x", "one").await;
+    world.start();
+    world.tell(FIRST).await;
+    world.says("state", "Unreconcilable").await;
+    let why = format!(
+        "{FIRST}: /etc/link/deep/x cannot be written: on this host it leads to /run/deep/x, and it is not for \
+         configurations to write"
+    );
+    world.says("reason", &why).await;
+    assert_eq!(world.annotation(&format!("{MCO}/desiredDrain")).await, "", "nobody was drained");
+    assert!(!below(&world.root(), "/run/deep").exists());
 }

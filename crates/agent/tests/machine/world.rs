@@ -1,5 +1,6 @@
 //! A node in an API of its own, with a disk that is a directory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,7 @@ use netferry_api::rollout::MachineConfig;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::mtu::boot::Booted;
 use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::rollout::merge::merge;
 use netferry_kernel::Kernel;
 use netferry_testkit::wait::until;
 use serde_json::{Value, json};
@@ -43,6 +45,8 @@ pub(crate) struct World {
     pub(crate) renewals: Arc<AtomicU32>,
     /// What the next boot would refuse, whatever it is told of sizes.
     pub(crate) refuses: Arc<Mutex<Option<String>>>,
+    /// The names of rendered configurations, by what tests call them: those follow from their contents.
+    names: Mutex<BTreeMap<String, String>>,
     daemon: Option<JoinHandle<()>>,
     _server: ApiServer,
 }
@@ -70,6 +74,7 @@ impl World {
             restarts: Arc::default(),
             renewals: Arc::default(),
             refuses: Arc::default(),
+            names: Mutex::default(),
             daemon: None,
             _server: server,
         };
@@ -169,16 +174,31 @@ impl World {
         self.render_spec(name, epoch, spec).await;
     }
 
+    /// A rendered configuration, under the name its contents have. One that cannot be rendered has the name as it is.
     pub(crate) async fn render_spec(&self, name: &str, epoch: u64, spec: Value) {
-        let object = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-            "metadata": {"name": name, "annotations": {"netferry.dev/epoch": epoch.to_string()}},
-            "spec": spec,
-        });
-        self.configs.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        let object = |name: &str| -> MachineConfig {
+            let object = json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+                "metadata": {"name": name, "annotations": {"netferry.dev/epoch": epoch.to_string()}},
+                "spec": &spec,
+            });
+            serde_json::from_value(object).unwrap()
+        };
+        let written = netferry_translate::machine_config::machine_config(&object(name));
+        let rendered = written.ok().and_then(|written| merge("worker", &[written]).ok());
+        let real = rendered.map_or(name.to_owned(), |rendered| rendered.name);
+        self.configs.create(&PostParams::default(), &object(&real)).await.unwrap();
+        self.names.lock().unwrap().insert(name.to_owned(), real);
+    }
+
+    /// A text with the names that rendered configurations really have.
+    pub(crate) fn real(&self, text: &str) -> String {
+        let names = self.names.lock().unwrap();
+        names.iter().fold(text.to_owned(), |text, (name, real)| text.replace(name, real))
     }
 
     pub(crate) async fn annotate(&self, key: &str, value: Option<&str>) {
+        let value = value.map(|value| self.real(value));
         let patch = json!({"metadata": {"annotations": {key: value}}});
         self.nodes.patch(NODE, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
@@ -200,7 +220,8 @@ impl World {
 
     /// Waits until the node says this under a key of the machine configuration's.
     pub(crate) async fn says(&self, key: &str, value: &str) {
-        self.until(&format!("{MCO}/{key}"), |now| now == value, value).await;
+        let value = self.real(value);
+        self.until(&format!("{MCO}/{key}"), |now| now == value, &value).await;
     }
 
     pub(crate) async fn until(&self, key: &str, is_so: impl Fn(&str) -> bool, what: &str) {

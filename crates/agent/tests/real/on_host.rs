@@ -110,3 +110,28 @@ async fn a_program_that_is_not_on_the_host_is_told() {
     let refused = in_time("failing", apart.host().output(Command::new("no-such-daemon"))).await;
     assert_eq!(refused.expect_err("nothing to run").kind(), std::io::ErrorKind::NotFound);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_does_not_end_in_its_time_is_killed_with_what_it_started() {
+    let note = tempfile::tempdir().expect("a directory");
+    let apart = FilesApart::start(note.path()).await;
+    for host in [apart.host(), Host::of("/proc/self", "netferry-test-none")] {
+        let pids = tempfile::NamedTempFile::new().expect("a file");
+        // Through a descriptor that the program inherits: where it runs, the file has no name.
+        let mut hangs = Command::new("sh");
+        let inherited =
+            format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(pids.as_file()));
+        hangs.args(["-c", "sleep 600 & echo $$ $! > $PIDS; wait"]).env("PIDS", inherited);
+        let refused = host.output_within(hangs, std::time::Duration::from_secs(2));
+        let refused = in_time("giving up", refused).await.expect_err("it takes longer");
+        assert_eq!(refused.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(refused.to_string(), "it did not end within 2 s and was killed");
+        let written = std::fs::read_to_string(pids.path()).expect("the file");
+        assert_eq!(written.split_whitespace().count(), 2, "{written:?}");
+        for pid in written.split_whitespace() {
+            let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            until("its end", async || (!state().contains("sleep") || state().contains(") Z ")).then_some(()))
+                .await;
+        }
+    }
+}

@@ -32,50 +32,70 @@ pub fn layout(spec: &Spec) -> Layout {
     for File { path, mode, contents } in &spec.files {
         layout.insert(path.clone(), Entry::File { mode: *mode, contents: contents.clone() });
     }
-    let text = |text: &str| Entry::File { mode: File::DEFAULT_MODE, contents: text.as_bytes().to_vec() };
-    for unit in &spec.units {
-        let Unit { name, enabled, masked, contents, dropins } = unit;
-        if *masked {
-            layout.insert(format!("{UNITS}/{name}"), Entry::Symlink("/dev/null".into()));
-        } else if let Some(contents) = contents {
-            layout.insert(format!("{UNITS}/{name}"), text(contents));
-        }
-        for (dropin, contents) in dropins {
-            layout.insert(format!("{UNITS}/{name}.d/{dropin}"), text(contents));
-        }
-        if let (Some(true), false, Some(contents)) = (enabled, masked, contents) {
-            for link in installs(name, contents) {
-                layout.insert(link, Entry::Symlink(format!("{UNITS}/{name}")));
-            }
-        }
+    spec.units.iter().for_each(|unit| layout.extend(of_unit(unit)));
+    layout.extend(of_arguments(&spec.kernel_arguments));
+    layout
+}
+
+fn text(text: &str) -> Entry {
+    Entry::File { mode: File::DEFAULT_MODE, contents: text.as_bytes().to_vec() }
+}
+
+/// What a unit puts where.
+pub(super) fn of_unit(unit: &Unit) -> Layout {
+    let mut layout = Layout::new();
+    let Unit { name, enabled, masked, contents, dropins } = unit;
+    if *masked {
+        layout.insert(format!("{UNITS}/{name}"), Entry::Symlink("/dev/null".into()));
+    } else if let Some(contents) = contents {
+        layout.insert(format!("{UNITS}/{name}"), text(contents));
     }
-    if !spec.kernel_arguments.is_empty() {
-        let arguments = spec.kernel_arguments.join(" ");
-        let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n");
-        layout.insert(KERNEL_ARGUMENTS.into(), text(&line));
+    for (dropin, contents) in dropins {
+        layout.insert(format!("{UNITS}/{name}.d/{dropin}"), text(contents));
+    }
+    if let (Some(true), false, Some(contents)) = (enabled, masked, contents) {
+        for link in installs(name, contents) {
+            layout.insert(link, Entry::Symlink(format!("{UNITS}/{name}")));
+        }
     }
     layout
 }
 
+/// Where kernel arguments are put, if there are any.
+pub(super) fn of_arguments(arguments: &[String]) -> Option<(String, Entry)> {
+    let joined = arguments.join(" ");
+    let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {joined}\"\n");
+    (!arguments.is_empty()).then(|| (KERNEL_ARGUMENTS.into(), text(&line)))
+}
+
 /// The links that enable a unit, as its `[Install]` section says.
 pub fn installs(name: &str, contents: &str) -> Vec<String> {
+    let link = |(key, by): (&str, &str)| match key {
+        "WantedBy" => Some(format!("{UNITS}/{by}.wants/{name}")),
+        "RequiredBy" => Some(format!("{UNITS}/{by}.requires/{name}")),
+        "Alias" => Some(format!("{UNITS}/{by}")),
+        _ => None,
+    };
+    install_names(contents).into_iter().filter_map(link).collect()
+}
+
+/// The names of units in an `[Install]` section, each with its key. A path is made of each of them, here or by
+/// `systemctl enable`.
+pub(super) fn install_names(contents: &str) -> Vec<(&str, &str)> {
+    const KEYS: [&str; 5] = ["WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also"];
     let mut section = "";
-    let mut links = Vec::new();
+    let mut found = Vec::new();
     for line in contents.lines().map(str::trim) {
         if let Some(inner) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             section = inner;
             continue;
         }
         let Some((key, value)) = line.split_once('=').filter(|_| section == "Install") else { continue };
-        let names = value.split_whitespace();
-        match key.trim() {
-            "WantedBy" => links.extend(names.map(|by| format!("{UNITS}/{by}.wants/{name}"))),
-            "RequiredBy" => links.extend(names.map(|by| format!("{UNITS}/{by}.requires/{name}"))),
-            "Alias" => links.extend(names.map(|alias| format!("{UNITS}/{alias}"))),
-            _ => {}
+        if let Some(key) = KEYS.into_iter().find(|known| *known == key.trim()) {
+            found.extend(value.split_whitespace().map(|name| (key, name)));
         }
     }
-    links
+    found
 }
 
 /// A managed path that is not as it should be.

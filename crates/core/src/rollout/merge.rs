@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::config::{File, MachineConfig, Spec, Unit, Unsupported};
 use super::layout;
+use super::legal;
 
 /// A merged configuration.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,6 +59,18 @@ pub enum Problem {
     /// A unit's name that is not one.
     #[error("{0:?} cannot be the name of a unit or of an addition to one")]
     UnitName(String),
+    /// An `[Install]` section with a name that is no unit's.
+    #[error(
+        "{key}={name:?} in the [Install] section of unit {unit} is not the name of a unit; correct or remove it"
+    )]
+    InstallName {
+        /// The unit.
+        unit: String,
+        /// The key in its section.
+        key: String,
+        /// The name.
+        name: String,
+    },
     /// Masked and described at once.
     #[error("unit {0} is masked and has contents; one of them must go")]
     MaskedContents(String),
@@ -72,6 +85,12 @@ pub enum Problem {
     /// A kernel argument that would be several, or none.
     #[error("{0:?} is not a kernel argument")]
     KernelArgument(String),
+    /// A kernel argument that decides what the host boots.
+    #[error("kernel argument {0:?} decides what the host boots; set it in the host's own boot loader")]
+    BootArgument(String),
+    /// More kernel arguments than a kernel reads.
+    #[error("kernelArguments are {0} bytes together; at most {most} are allowed", most = legal::LONGEST_ARGUMENTS)]
+    KernelArguments(usize),
     /// One file is where another needs a directory.
     #[error("{file} is a file, but {inside} needs it to be a directory")]
     Inside {
@@ -122,7 +141,21 @@ pub fn merge(pool: &str, configs: &[MachineConfig]) -> Result<Rendered, Vec<Refu
             refusals.push(refuse(Problem::NoInstall((*name).to_owned())));
         }
     }
-    refusals.extend(inside(&files));
+    let length = kernel_arguments.iter().map(|argument: &String| argument.len() + 1).sum::<usize>();
+    let last_with_arguments = configs.iter().rfind(|config| !config.spec.kernel_arguments.is_empty());
+    if let Some(config) = last_with_arguments.filter(|_| length > legal::LONGEST_ARGUMENTS) {
+        let problem = Problem::KernelArguments(length);
+        refusals.push(Refusal { config: config.name.clone(), problem });
+    }
+    let mut paths = Paths::default();
+    files.iter().for_each(|(path, (config, _))| paths.claim(path, &config.name));
+    for (name, unit) in &units {
+        layout::of_unit(unit).keys().for_each(|path| paths.claim(path, &owners[name].name));
+    }
+    if let (Some(config), Some((path, _))) = (last_with_arguments, layout::of_arguments(&kernel_arguments)) {
+        paths.claim(&path, &config.name);
+    }
+    refusals.extend(paths.refusals());
     if !refusals.is_empty() {
         return Err(refusals);
     }
@@ -151,7 +184,7 @@ fn alone(spec: &Spec) -> Vec<Problem> {
         spec.unsupported.iter().map(|what| Problem::Unsupported(*what)).collect();
     let mut seen = BTreeSet::new();
     for file in &spec.files {
-        if let Err(why) = path(&file.path) {
+        if let Err(why) = legal::path(&file.path) {
             problems.push(Problem::Path { path: file.path.clone(), why });
         }
         if file.mode > 0o7777 {
@@ -163,84 +196,76 @@ fn alone(spec: &Spec) -> Vec<Problem> {
     }
     let mut seen = BTreeSet::new();
     for unit in &spec.units {
-        let names = unit.dropins.keys().filter(|name| !dropin_name(name));
+        let names = unit.dropins.keys().filter(|name| !legal::dropin_name(name));
         problems.extend(names.map(|name| Problem::UnitName(name.clone())));
-        if !unit_name(&unit.name) {
+        if !legal::unit_name(&unit.name) {
             problems.push(Problem::UnitName(unit.name.clone()));
         }
         if !seen.insert(&unit.name) {
             problems.push(Problem::Twice(unit.name.clone()));
         }
+        let install = unit.contents.as_deref().map(layout::install_names).unwrap_or_default();
+        let wrong = install.into_iter().filter(|(_, name)| !legal::unit_name(name));
+        problems.extend(wrong.map(|(key, name)| Problem::InstallName {
+            unit: unit.name.clone(),
+            key: key.to_owned(),
+            name: name.to_owned(),
+        }));
     }
-    let wrong = |argument: &&String| {
-        argument.is_empty()
-            || argument.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'`$\\".contains(c))
-    };
-    let arguments = spec.kernel_arguments.iter().filter(wrong);
-    problems.extend(arguments.map(|argument| Problem::KernelArgument(argument.clone())));
+    for argument in &spec.kernel_arguments {
+        if !legal::kernel_argument(argument) {
+            problems.push(Problem::KernelArgument(argument.clone()));
+        } else if legal::decides_boot(argument) {
+            problems.push(Problem::BootArgument(argument.clone()));
+        }
+    }
     problems
 }
 
-/// Where no configuration may write: what the daemon keeps for itself, and what does not outlive a boot.
-const OURS: [&str; 5] = ["/var/lib/netferry", "/run", "/proc", "/sys", "/dev"];
-
-fn path(path: &str) -> Result<(), &'static str> {
-    let Some(inner) = path.strip_prefix('/') else { return Err("it does not begin with /") };
-    if path.chars().any(char::is_control) {
-        return Err("it contains a control character");
-    }
-    if inner.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-        return Err("a part of it is empty, . or ..");
-    }
-    if inner.split('/').any(|part| part.len() > 200) {
-        return Err("a part of it is too long");
-    }
-    if OURS
-        .iter()
-        .any(|ours| path == *ours || path.strip_prefix(ours).is_some_and(|rest| rest.starts_with('/')))
-    {
-        return Err("it is not for configurations to write");
-    }
-    if inner.rsplit('/').next().is_some_and(|name| name.starts_with('.') && name.contains(".netferry-")) {
-        return Err("the name is one we use while writing");
-    }
-    Ok(())
+/// The paths of files, units, links and kernel arguments, and the configuration each comes from.
+#[derive(Default)]
+struct Paths {
+    owners: BTreeMap<String, String>,
+    twice: Vec<Refusal>,
 }
 
-fn unit_name(name: &str) -> bool {
-    const SUFFIXES: [&str; 11] = [
-        ".service",
-        ".socket",
-        ".device",
-        ".mount",
-        ".automount",
-        ".swap",
-        ".target",
-        ".path",
-        ".timer",
-        ".slice",
-        ".scope",
-    ];
-    let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
-    let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
-    name.len() < 256 && name.chars().all(allowed) && stem.is_some_and(|stem| !stem.is_empty())
-}
-
-fn dropin_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@".contains(c);
-    name.len() < 200 && name.chars().all(allowed) && name.len() > ".conf".len() && name.ends_with(".conf")
-}
-
-fn inside(files: &BTreeMap<&str, (&MachineConfig, &File)>) -> Vec<Refusal> {
-    let mut found = Vec::new();
-    for (path, (config, _)) in files {
-        let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
-        for file in above.filter(|above| files.contains_key(above)) {
-            let problem = Problem::Inside { file: file.to_owned(), inside: (*path).to_owned() };
-            found.push(Refusal { config: config.name.clone(), problem });
+impl Paths {
+    fn claim(&mut self, path: &str, config: &str) {
+        if self.owners.insert(path.to_owned(), config.to_owned()).is_some() {
+            let problem = Problem::Twice(path.to_owned());
+            self.twice.push(Refusal { config: config.to_owned(), problem });
         }
     }
-    found
+
+    /// Those that are there twice, and those that need a file to be a directory.
+    fn refusals(self) -> Vec<Refusal> {
+        let mut found = self.twice;
+        for (path, config) in &self.owners {
+            let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
+            for file in above.filter(|above| self.owners.contains_key(*above)) {
+                let problem = Problem::Inside { file: file.to_owned(), inside: path.clone() };
+                found.push(Refusal { config: config.clone(), problem });
+            }
+        }
+        found
+    }
+}
+
+/// Returns true if the name of a rendered configuration is the one its contents have. Otherwise a change of the object
+/// would reach nodes without having been rendered.
+///
+/// # Errors
+/// What is wrong with the configuration by itself.
+pub fn is_named_by_contents(rendered: &Rendered) -> Result<bool, Vec<Refusal>> {
+    let alone = MachineConfig {
+        name: rendered.name.clone(),
+        role: String::new(),
+        spec: rendered.spec.clone(),
+        epoch: rendered.epoch,
+    };
+    let hash = hash(&merge("", &[alone])?.spec);
+    let stem = rendered.name.strip_suffix(&hash).and_then(|stem| stem.strip_suffix('-'));
+    Ok(stem.is_some_and(|stem| stem.starts_with("rendered-")))
 }
 
 /// A name for contents. Every part is preceded by its length, so that no two contents are written alike.
@@ -364,6 +389,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rendered_configuration_whose_contents_changed_is_not_the_one_of_its_name() {
+        let made =
+            merge("worker", &[config("a", "worker", files(&[("/etc/b", "2"), ("/etc/a", "1")]))]).unwrap();
+        assert_eq!(is_named_by_contents(&made), Ok(true));
+        let changed = Rendered { spec: files(&[("/etc/a", "1"), ("/etc/b", "3")]), ..made.clone() };
+        assert_eq!(is_named_by_contents(&changed), Ok(false));
+        for name in ["", "worker", "rendered-worker-1", made.name.trim_start_matches("rendered-")] {
+            assert_eq!(
+                is_named_by_contents(&Rendered { name: name.into(), ..made.clone() }),
+                Ok(false),
+                "{name}"
+            );
+        }
+        let unreadable = Rendered { spec: files(&[("/run/x", "")]), ..made };
+        assert!(is_named_by_contents(&unreadable).is_err());
+    }
+
+    #[test]
     fn what_we_do_not_do_is_refused_by_name() {
         for (what, name) in [
             (Unsupported::OsImageUrl, "osImageURL"),
@@ -394,6 +437,7 @@ mod tests {
             ("/", "a part of it is empty, . or .."),
             ("/etc/a\nb", "it contains a control character"),
             ("/run/machine-config-daemon-force", "it is not for configurations to write"),
+            ("/var/run/machine-config-daemon-force", "it is not for configurations to write"),
             ("/var/lib/netferry", "it is not for configurations to write"),
             ("/var/lib/netferry/machine/current", "it is not for configurations to write"),
             ("/etc/.a.netferry-new", "the name is one we use while writing"),
@@ -431,6 +475,28 @@ mod tests {
                 "\".service\" cannot be the name of a unit or of an addition to one",
             ),
             (units(vec![dropin]), "\"../a.conf\" cannot be the name of a unit or of an addition to one"),
+            (
+                units(vec![Unit {
+                    contents: Some("[Install]\nWantedBy=../../../proc/sys/x\n".into()),
+                    ..unit("x.service")
+                }]),
+                "WantedBy=\"../../../proc/sys/x\" in the [Install] section of unit x.service is not the name of a unit; correct or remove it",
+            ),
+            (
+                Spec {
+                    units: vec![Unit { masked: true, ..unit("x.service") }],
+                    ..files(&[("/etc/systemd/system/x.service", "")])
+                },
+                "/etc/systemd/system/x.service is there twice",
+            ),
+            (
+                Spec { kernel_arguments: vec!["init=/bin/false".into()], ..Spec::default() },
+                "kernel argument \"init=/bin/false\" decides what the host boots; set it in the host's own boot loader",
+            ),
+            (
+                Spec { kernel_arguments: vec!["a".repeat(1024)], ..Spec::default() },
+                "kernelArguments are 1025 bytes together; at most 1024 are allowed",
+            ),
             (units(vec![masked]), "unit x.service is masked and has contents; one of them must go"),
             (
                 units(vec![Unit { enabled: Some(true), ..unit("x.service") }]),

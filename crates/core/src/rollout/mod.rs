@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod drain;
 pub mod journal;
 pub mod layout;
+pub mod legal;
 pub mod merge;
 pub mod pool;
 pub mod progress;

@@ -10,6 +10,7 @@ pub mod preview;
 
 use std::path::{Path, PathBuf};
 
+use netferry_core::error::chain;
 use netferry_core::mtu::Envelope;
 use netferry_core::mtu::boot::{BootStep, Booted, Saved};
 use netferry_core::mtu::file::{self, HostFile, Unreadable};
@@ -81,10 +82,18 @@ type Result<T> = std::result::Result<T, SizesError>;
 
 /// Mends what a loss of power left of the host's files, and notes which configuration this boot found in force. Answers
 /// whether units changed by that.
+///
+/// What cannot be mended does not stop the boot: a node that is up reports it, one that is not can only be reinstalled.
 pub(crate) fn mend(disk: &Disk, run: &Path) -> Result<bool> {
-    let units = store::recover(disk).map_err(SizesError::Recover)?;
+    let recovered = store::recover(disk).and_then(|recovered| {
+        let units = recovered.units;
+        recovered.complete().map(|()| units)
+    });
+    if let Err(error) = &recovered {
+        tracing::error!(why = chain(error), "not everything was mended; booting nevertheless");
+    }
     store::note_boot(disk, run).map_err(SizesError::Recover)?;
-    Ok(units)
+    Ok(recovered.unwrap_or(true))
 }
 
 /// What is known before the uplink is.
