@@ -14,6 +14,8 @@ use netferry_agent::cluster::{Basis, Written};
 use netferry_agent::overlay::host;
 use netferry_agent::overlay::ovn::{Heard, Keeper, Model, News, Outlook, Stores, ZoneHandle};
 use netferry_core::name::ObjectName;
+use netferry_core::net::Stack;
+use netferry_core::overlay::cluster::PodObject;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_kernel::{Kernel, Namespace};
 use netferry_testkit::wait::{PATIENCE, in_time, until};
@@ -154,6 +156,7 @@ impl Zone {
         zone.hear((0..others).flat_map(|n| [service(n), slice(n, 5)]).collect()).await;
         zone.hear(vec![pod("here", 1, 9, "server"), policy("first")]).await;
         zone.heard.send(Heard::Complete).await.expect("it runs");
+        zone.attach("here", 9).await;
         zone.rest(0).await;
         zone
     }
@@ -206,10 +209,26 @@ impl Zone {
         .await;
     }
 
+    /// Attaches a pod of this node.
+    async fn attach(&self, name: &str, last: u8) {
+        let addresses = Stack::V4([10, 128, 1, last].into());
+        let pod = pod_object(name, 1, last, "server").attached_with(addresses);
+        in_time("an answer", self.handle.put(pod)).await.expect("the databases take it");
+    }
+
+    async fn detach(&self, name: &str) {
+        let done = self.handle.remove(ObjectName::new("default", name), name.to_owned());
+        in_time("an answer", done).await.expect("the databases take it");
+    }
+
     /// What a change costs, with the fence after it.
     async fn cost(&self, nth: usize, news: Vec<News>) -> Cost {
+        self.cost_of(nth, self.hear(news)).await
+    }
+
+    async fn cost_of(&self, nth: usize, change: impl Future<Output = ()>) -> Cost {
         let before = Cost::so_far();
-        self.hear(news).await;
+        change.await;
         self.rest(nth).await;
         Cost::since(before)
     }
@@ -230,13 +249,17 @@ fn basis() -> Basis {
 }
 
 fn pod(name: &str, on: usize, last: u8, app: &str) -> News {
+    News::Pod(pod_object(name, on, last, app))
+}
+
+fn pod_object(name: &str, on: usize, last: u8, app: &str) -> PodObject {
     let (b, c) = (128 + on / 256, on % 256);
     let pod = object(json!({
         "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}},
         "spec": {"nodeName": format!("n{on}"), "containers": [{"name": "c", "image": "i"}]},
         "status": {"podIPs": [{"ip": format!("10.{b}.{c}.{last}")}]},
     }));
-    News::Pod(translate::pod::pod(&pod).expect("a pod").expect("bound to a node"))
+    translate::pod::pod(&pod).expect("a pod").expect("bound to a node")
 }
 
 fn service(n: usize) -> News {
@@ -289,15 +312,14 @@ async fn costs(others: usize) -> Vec<(&'static str, Cost)> {
     let zone = Zone::of(others).await;
     let joined = zone.node(others + 2);
     let left = format!("n{}", others + 2).parse().expect("a name");
-    let gone = ObjectName::new("default", "new");
     vec![
         ("a Service with a node port", zone.cost(1, vec![]).await),
-        ("a pod of this node", zone.cost(2, vec![pod("new", 1, 10, "server")]).await),
+        ("a pod of this node", zone.cost_of(2, zone.attach("new", 10)).await),
         ("a pod elsewhere, a policy's peer", zone.cost(3, vec![pod("far", 2, 10, "client")]).await),
         ("a Service's endpoint", zone.cost(4, vec![slice(3, 6)]).await),
         ("a policy", zone.cost(5, vec![policy("second")]).await),
         ("a node", zone.cost(6, vec![joined]).await),
-        ("a pod of this node that ends", zone.cost(7, vec![News::PodGone(gone)]).await),
+        ("a pod of this node that ends", zone.cost_of(7, zone.detach("new")).await),
         ("a Service", zone.cost(8, vec![service(others), slice(others, 5)]).await),
         ("a node that leaves", zone.cost(9, vec![News::NodeGone(left)]).await),
     ]
