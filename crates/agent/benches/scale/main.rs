@@ -16,7 +16,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use netferry_agent::Config;
 use netferry_core::overlay::zone::Datapath;
 use netferry_testkit::page;
@@ -183,6 +183,7 @@ async fn measure(size: Size) -> String {
         fill(&world, size).await;
         eprintln!("API filled in {:.1} s", began.elapsed().as_secs_f64());
     }
+    attach(&world).await;
 
     let began = Instant::now();
     let mut agent = Running::start(&world);
@@ -226,7 +227,9 @@ async fn measure(size: Size) -> String {
     .await;
     let one = serde_json::from_value(pod(size.pods + 7, 1)).expect("a pod");
     changes += &change(&mut agent, "a pod of this node", async {
-        pods_api.create(&PostParams::default(), &one).await.expect("a pod");
+        let made = pods_api.create(&PostParams::default(), &one).await.expect("a pod").metadata;
+        let text = |text: Option<String>| text.expect("the API has it");
+        world.attach("ns-7", &text(made.name), &text(made.uid), "10.128.1.250");
     })
     .await;
     let mut another = policy();
@@ -327,7 +330,19 @@ async fn fill(world: &World, size: Size) {
         let namespace = format!("ns-{n}");
         let mine = |all: usize| (0..all).filter(move |at| at % NAMESPACES == n);
         let pods = mine(size.pods).map(|at| pod(at, size.nodes));
-        create::<Pod>(Api::namespaced(client.clone(), &namespace), pods).await;
+        let api = Api::<Pod>::namespaced(client.clone(), &namespace);
+        create(api.clone(), pods).await;
+        let reports = mine(size.pods).map(|at| (at, address(at, size.nodes)));
+        let done = futures::stream::iter(reports).map(|(at, address)| {
+            let api = api.clone();
+            async move {
+                let status = Patch::Merge(json!({"status": {"podIPs": [{"ip": address}]}}));
+                api.patch_status(&format!("p-{at}"), &PatchParams::default(), &status)
+                    .await
+                    .expect("a status");
+            }
+        });
+        done.buffer_unordered(8).collect::<Vec<()>>().await;
         let services = mine(size.services).map(service);
         create::<Service>(Api::namespaced(client.clone(), &namespace), services).await;
         let slices = mine(size.services).map(slice);
@@ -381,21 +396,35 @@ fn node(n: usize) -> Value {
 }
 
 /// Some pods are on the first node, the others on the others.
+fn node_of(at: usize, nodes: usize) -> usize {
+    if at < LOCAL || nodes == 1 { 1 } else { 2 + at % (nodes - 1) }
+}
+
+fn address(at: usize, nodes: usize) -> String {
+    let on = node_of(at, nodes);
+    let last = if at < LOCAL { 4 + at } else { 4 + (at / nodes) % 250 };
+    format!("10.{}.{}.{last}", 128 + on / 256, on % 256)
+}
+
 fn pod(at: usize, nodes: usize) -> Value {
-    let on = if at < LOCAL || nodes == 1 { 1 } else { 2 + at % (nodes - 1) };
-    let last = if at < LOCAL { 3 + at } else { 3 + (at / nodes) % 250 };
-    let (b, c) = (128 + on / 256, on % 256);
-    let networks = format!(
-        r#"{{"default":{{"ip_addresses":["10.{b}.{c}.{last}/24"],"mac_address":"0a:58:0a:{b:02x}:{c:02x}:{last:02x}"}}}}"#
-    );
     json!({
         "metadata": {
             "name": format!("p-{at}"),
             "labels": {"app": format!("a{}", at % 50), "pod-template-hash": format!("h{}", at % 500)},
-            "annotations": {"k8s.ovn.org/pod-networks": networks},
         },
-        "spec": {"nodeName": format!("n{on}"), "containers": [{"name": "c", "image": "registry.example/app:1", "ports": [{"name": "http", "containerPort": 8080}]}]},
+        "spec": {"nodeName": format!("n{}", node_of(at, nodes)), "containers": [{"name": "c", "image": "registry.example/app:1", "ports": [{"name": "http", "containerPort": 8080}]}]},
     })
+}
+
+/// Puts the ports of the first node's pods on its switch, as CNI requests do.
+async fn attach(world: &World) {
+    let here = ListParams::default().fields("spec.nodeName=n1");
+    for pod in Api::<Pod>::all(world.client.clone()).list(&here).await.expect("a list") {
+        let text = |text: Option<String>| text.expect("the API has it");
+        let (namespace, name) = (text(pod.metadata.namespace), text(pod.metadata.name));
+        let reported = pod.status.and_then(|status| status.pod_ip);
+        world.attach(&namespace, &name, &text(pod.metadata.uid), &text(reported));
+    }
 }
 
 fn service(at: usize) -> Value {

@@ -46,24 +46,8 @@ impl World {
         let status = kube::api::Patch::Merge(json!({"status": {"podIPs": [{"ip": address}]}}));
         let pod = pods.patch_status(name, &Default::default(), &status).await.expect("a status");
         if n == 1 {
-            self.attach_pod(name, &pod.metadata.uid.expect("a UID"), &address);
+            self.attach("default", name, &pod.metadata.uid.expect("a UID"), &address);
         }
-    }
-
-    /// Puts a port on the switch that says it is this pod's.
-    fn attach_pod(&self, name: &str, uid: &str, address: &str) {
-        let ids = [
-            format!("external_ids:iface-id=default_{name}"),
-            format!("external_ids:iface-id-ver={uid}"),
-            format!("external_ids:ip_addresses=\"{address}/24\""),
-            "external_ids:sandbox=s".to_owned(),
-        ];
-        let bridge = ["--may-exist", "add-br", "pods", "--", "set", "bridge", "pods", "datapath_type=netdev"];
-        let port =
-            ["--", "--may-exist", "add-port", "pods", name, "--", "set", "interface", name, "type=dummy"];
-        let ids = ids.iter().map(String::as_str);
-        let all: Vec<&str> = bridge.into_iter().chain(port).chain(ids).collect();
-        self.vsctl(&all).expect("the switch takes the port");
     }
 
     /// Detaches a pod of the first node, and deletes it.

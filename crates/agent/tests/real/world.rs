@@ -291,6 +291,22 @@ impl World {
         run("ovs-vsctl", &self.paths().switch_socket(), &["--no-wait"], arguments)
     }
 
+    /// Puts a port on the switch that is recorded as this pod's.
+    pub(crate) fn attach(&self, namespace: &str, name: &str, uid: &str, address: &str) {
+        let ids = [
+            format!("external_ids:iface-id={namespace}_{name}"),
+            format!("external_ids:iface-id-ver={uid}"),
+            format!("external_ids:ip_addresses=\"{address}/24\""),
+            "external_ids:sandbox=s".to_owned(),
+        ];
+        let bridge = ["--may-exist", "add-br", "pods", "--", "set", "bridge", "pods", "datapath_type=netdev"];
+        let port =
+            ["--", "--may-exist", "add-port", "pods", name, "--", "set", "interface", name, "type=dummy"];
+        let ids = ids.iter().map(String::as_str);
+        let all: Vec<&str> = bridge.into_iter().chain(port).chain(ids).collect();
+        self.vsctl(&all).expect("the switch takes the port");
+    }
+
     /// `ovs-ofctl` on a bridge.
     pub(crate) fn ofctl(&self, bridge: &str, command: &str, flow: &str) -> Option<String> {
         let socket = format!("unix:{}", self.paths().ovs_run.join(format!("{bridge}.mgmt")).display());
