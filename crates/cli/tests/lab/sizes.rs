@@ -1,5 +1,7 @@
 //! A node of a lab that is told other sizes.
 
+use netferry_core::rollout::config::{File, MachineConfig, Spec};
+use netferry_core::rollout::merge::merge;
 use netferry_lab::Lab;
 use netferry_lab::paths::in_lab;
 
@@ -22,10 +24,19 @@ fn annotate(lab: &Lab, key: &str, value: &str) {
     kubectl(lab, &["annotate", "--overwrite", "node", NODE, &format!("{key}={value}")]);
 }
 
+/// The name that a rendered configuration of these sizes has: nodes refuse any other.
+fn name_of(epoch: u64, sizes: &str) -> String {
+    let contents = sizes.as_bytes().to_vec();
+    let file = File { path: "/etc/cno/mtu-migration/config".to_owned(), mode: 0o644, contents };
+    let spec = Spec { files: vec![file], ..Spec::default() };
+    let config = MachineConfig { name: "sizes".to_owned(), role: "worker".to_owned(), spec, epoch };
+    merge("worker", &[config]).expect("it can be rendered").name
+}
+
 /// Takes a node to a configuration, drained by the operator, and waits until it is done.
-fn roll(lab: &Lab, config: &str, sizes: &str) {
+fn roll(lab: &Lab, epoch: u64, sizes: &str) {
     const MCO: &str = "machineconfiguration.openshift.io";
-    let epoch = config.rsplit('-').next().expect("a number");
+    let config = name_of(epoch, sizes);
     let text: String = sizes.bytes().map(|byte| format!("%{byte:02x}")).collect();
     apply(
         lab,
@@ -36,7 +47,7 @@ fn roll(lab: &Lab, config: &str, sizes: &str) {
              /etc/cno/mtu-migration/config, mode: 420, contents: {{source: \"data:,{text}\"}}}}]}}}}}}}}"
         ),
     );
-    annotate(lab, &format!("{MCO}/desiredConfig"), config);
+    annotate(lab, &format!("{MCO}/desiredConfig"), &config);
     until(&format!("{config} to be current"), || {
         annotation(lab, &format!("{MCO}/state")) == "Done"
             && annotation(lab, &format!("{MCO}/currentConfig")) == config
@@ -75,7 +86,7 @@ fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
 
     let phase_one =
         "EPOCH=1\nTARGET_MTU=1480\nMTU=1500\nROUTABLE_MTU=1480\nCNI_MTU=1400\nCNI_ROUTABLE_MTU=1380\n";
-    roll(&lab, "rendered-worker-1", phase_one);
+    roll(&lab, 1, phase_one);
     reaches();
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));
     assert_eq!(sizes(&lab, NODE, "br-ex", "172.30.0.0/16"), pair("1500", "1480"));
@@ -92,7 +103,7 @@ fn a_node_that_is_told_other_sizes_restarts_into_them_one_phase_at_a_time() {
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1500", "1480"));
     assert_eq!(sizes(&lab, POD, "eth0", "default"), pair("1400", "1380"));
 
-    roll(&lab, "rendered-worker-2", "EPOCH=2\nMTU=1480\nCNI_MTU=1380\n");
+    roll(&lab, 2, "EPOCH=2\nMTU=1480\nCNI_MTU=1380\n");
     reaches();
     assert_eq!(sizes(&lab, NODE, "br-ex", "default"), pair("1480", "-"));
     assert_eq!(sizes(&lab, NODE, "ovn-k8s-mp0", "10.244.0.0/16"), pair("1380", "-"));
