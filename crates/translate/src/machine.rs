@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as k8s;
 use netferry_api::annotation::{Annotation, AnnotationError};
-use netferry_api::mtu::annotations::MtuWaits;
+use netferry_api::rollout::Waits;
 use netferry_api::rollout::annotations::{
     ControlPlaneTopology, CordonedFor, CurrentConfig, DesiredConfig, DesiredDrain, Drain, LastAppliedDrain,
     NodeState as WrittenState, Reason, UPDATE_IN_PROGRESS_TAINT,
@@ -112,7 +112,7 @@ fn read(written: &k8s::Node, name: NodeName) -> Result<Machine, AnnotationError>
         desired: DesiredConfig::read(annotations)?.map(|config| config.get().clone()),
         state: WrittenState::read(annotations)?.map(state),
         reason: Reason::read(annotations)?.map(|reason| reason.get().to_owned()).unwrap_or_default(),
-        waits: MtuWaits::read(annotations)?.is_some(),
+        waits: !Waits::read(annotations)?.is_empty(),
     };
     Ok(Machine {
         node,
@@ -192,7 +192,7 @@ mod tests {
             "machineconfiguration.openshift.io/desiredDrain": "drain-r2",
             "machineconfiguration.openshift.io/lastAppliedDrain": "uncordon-r1",
             "netferry.dev/cordoned-for": "r2",
-            "netferry.dev/mtu-waits": "it is new",
+            "waits.netferry.dev/mtu": "it is new",
         })))
         .unwrap();
         assert_eq!(machine.asked, Some(Request::Drain("r2".into())));

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use netferry_api::annotation::{Annotation, AnnotationError};
-use netferry_api::mtu::annotations::Epoch;
 use netferry_api::rollout::annotations::ROLE_LABEL;
-use netferry_api::rollout::{MachineConfig as Written, MachineConfigSpec};
+use netferry_api::rollout::{Epochs as WrittenEpochs, MachineConfig as Written, MachineConfigSpec};
 use netferry_core::rollout::config::{File, MachineConfig, Spec, Unit, Unsupported};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::merge::Rendered;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -143,11 +143,11 @@ pub fn machine_config(written: &Written) -> Result<MachineConfig, NotAConfig> {
     let name = written.metadata.name.clone().unwrap_or_default();
     let role = written.metadata.labels.as_ref().and_then(|labels| labels.get(ROLE_LABEL).cloned());
     let read = || {
-        let epoch = epoch(&written.metadata).map_err(Problem::Annotation)?.unwrap_or(0);
-        Ok((spec(&written.spec)?, epoch))
+        let epochs = epochs(&written.metadata).map_err(Problem::Annotation)?;
+        Ok((spec(&written.spec)?, epochs))
     };
-    let (spec, epoch) = read().map_err(|problem| NotAConfig { config: name.clone(), problem })?;
-    Ok(MachineConfig { name, role: role.unwrap_or_default(), spec, epoch })
+    let (spec, epochs) = read().map_err(|problem| NotAConfig { config: name.clone(), problem })?;
+    Ok(MachineConfig { name, role: role.unwrap_or_default(), spec, epochs })
 }
 
 /// What a rendered MachineConfig holds. Where it came from is written on the pool, not on it.
@@ -155,19 +155,23 @@ pub fn machine_config(written: &Written) -> Result<MachineConfig, NotAConfig> {
 /// # Errors
 /// If it cannot be understood.
 pub fn rendered(written: &Written) -> Result<Rendered, NotAConfig> {
-    let MachineConfig { name, spec, epoch, .. } = machine_config(written)?;
-    Ok(Rendered { name, spec, sources: Vec::new(), epoch })
+    let MachineConfig { name, spec, epochs, .. } = machine_config(written)?;
+    Ok(Rendered { name, spec, sources: Vec::new(), epochs })
 }
 
-/// Which rendering of the cluster's sizes a MachineConfig carries, if any.
+/// Reads which rendering of each capability a MachineConfig carries.
 ///
 /// # Errors
-/// If somebody wrote something else there.
-pub fn epoch(meta: &ObjectMeta) -> Result<Option<u64>, AnnotationError> {
-    match &meta.annotations {
-        None => Ok(None),
-        Some(annotations) => Ok(Epoch::read(annotations)?.map(|epoch| *epoch.get())),
-    }
+/// If the annotation is malformed.
+pub fn epochs(meta: &ObjectMeta) -> Result<Epochs, AnnotationError> {
+    let written = meta.annotations.as_ref().map(WrittenEpochs::read).transpose()?.flatten();
+    Ok(written.unwrap_or_default().get().clone().into_iter().collect())
+}
+
+/// The annotation of a MachineConfig that carries these renderings.
+pub fn printed_epochs(epochs: &Epochs) -> (String, String) {
+    let written = epochs.iter().map(|(source, epoch)| (source.to_owned(), epoch));
+    WrittenEpochs::new(written).expect("a capability has a name").entry()
 }
 
 /// A configuration as an object's spec.

@@ -188,7 +188,7 @@ impl Parts {
             known.is_some_and(|file| (file.applies_without_restart)(new))
         };
         let due = |config: &Rendered| core::needs_restart(&booted, config, silent);
-        let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
+        let named = |config: &Rendered| Named { name: config.name.clone(), epochs: config.epochs.clone() };
         let said = Said {
             current: machine.node.current.clone(),
             state: machine.node.state,
@@ -290,7 +290,7 @@ impl Parts {
     }
 
     async fn take(&self, new: Rendered, booted: &Rendered) -> Result<(), Trouble> {
-        tracing::info!(config = new.name, epoch = new.epoch, "taking a configuration");
+        tracing::info!(config = new.name, epochs = %new.epochs, "taking a configuration");
         let (disk, booted) = (Arc::clone(&self.disk), booted.name.clone());
         // A disk may take its time, and others share this thread.
         let done = tokio::task::spawn_blocking(move || {

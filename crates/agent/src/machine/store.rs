@@ -4,11 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use netferry_api::annotation::Annotation as _;
-use netferry_api::mtu::annotations::Epoch;
 use netferry_api::rollout::MachineConfig;
 use netferry_core::error::chain;
 use netferry_core::rollout::config::Spec;
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::journal::{self, CURRENT, INTENT, Intent, NotAnIntent, Op};
 use netferry_core::rollout::layout::{Drift, Entry, Found, Layout, UNITS, drift, layout};
 use netferry_core::rollout::legal;
@@ -133,7 +132,7 @@ pub fn kept(disk: &Disk, name: &str) -> Result<Rendered> {
 
 /// The configuration of a host that never took one.
 pub fn none() -> Rendered {
-    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epoch: 0 }
+    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epochs: Epochs::default() }
 }
 
 /// Takes a configuration: keeps it, writes its files and units, removes those that only the former one had. Power loss
@@ -318,8 +317,8 @@ fn kept_at(name: &str) -> Result<String> {
 
 fn printed(config: &Rendered) -> Vec<u8> {
     let mut object = MachineConfig::new(&config.name, machine_config::printed(&config.spec));
-    let epoch = Epoch::from(config.epoch).entry();
-    object.metadata.annotations = Some(BTreeMap::from([epoch]));
+    let epochs = machine_config::printed_epochs(&config.epochs);
+    object.metadata.annotations = Some(BTreeMap::from([epochs]));
     serde_json::to_vec(&object).expect("an object of the API is JSON")
 }
 

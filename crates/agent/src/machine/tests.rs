@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use netferry_core::error::chain;
 use netferry_core::rollout::config::{File, Spec, Unit};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::journal::{CURRENT, INTENT};
 use netferry_core::rollout::layout::Drift;
 use netferry_core::rollout::merge::Rendered;
@@ -20,7 +21,7 @@ pub(super) fn rendered(name: &str, epoch: u64, files: &[(&str, &str)], units: Ve
         contents: contents.as_bytes().to_vec(),
     });
     let spec = Spec { files: files.collect(), units, ..Spec::default() };
-    Rendered { name: name.to_owned(), spec, sources: Vec::new(), epoch }
+    Rendered { name: name.to_owned(), spec, sources: Vec::new(), epochs: Epochs::of("mtu", epoch) }
 }
 
 pub(super) fn unit(name: &str, masked: bool) -> Unit {

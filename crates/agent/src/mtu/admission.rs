@@ -19,13 +19,12 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Client, ResourceExt};
-use netferry_api::annotation::Annotation as _;
-use netferry_api::mtu::annotations::MtuWaits;
+use netferry_api::rollout::Waits;
 use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone, admit_unsized};
 use netferry_core::mtu::boot::{Booted, quiet};
 use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
-use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::overlay::topology::Mode;
 use netferry_translate::machine::{NotAMachine, machine};
 use netferry_translate::mtu::{self as translate, APPLIED, RECORD};
@@ -253,7 +252,7 @@ impl Door {
     ) -> Result<Option<Entry>, Trouble> {
         if said(node).is_some() {
             let patch = json!({"metadata": {
-                "resourceVersion": node.metadata.resource_version, "annotations": {MtuWaits::KEY: null},
+                "resourceVersion": node.metadata.resource_version, "annotations": {Waits::key(SOURCE): null},
             }});
             match self.patch(&patch).await {
                 Err(Trouble::Api(_, kube::Error::Api(status))) if status.code == 409 => return Ok(None),
@@ -281,13 +280,7 @@ impl Door {
             return Ok(());
         }
         tracing::warn!(why, "no pods are served yet");
-        match MtuWaits::new(why) {
-            Some(waits) => {
-                let (key, value) = waits.entry();
-                self.patch(&json!({"metadata": {"annotations": {key: value}}})).await
-            }
-            None => Ok(()),
-        }
+        self.patch(&json!({"metadata": {"annotations": {Waits::key(SOURCE): why}}})).await
     }
 
     /// What the node serves at without the API, by what was applied when it last knew.
@@ -351,5 +344,5 @@ impl Door {
 }
 
 fn said(node: &Node) -> Option<&str> {
-    node.metadata.annotations.as_ref()?.get(MtuWaits::KEY).map(String::as_str)
+    node.metadata.annotations.as_ref()?.get(&Waits::key(SOURCE)).map(String::as_str)
 }

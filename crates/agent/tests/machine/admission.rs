@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::world::{MCO, NODE, World, size};
 
-const WAITS: &str = "netferry.dev/mtu-waits";
+const WAITS: &str = "waits.netferry.dev/mtu";
 
 fn published(mtu: u32) -> Written {
     let ranges = json!({

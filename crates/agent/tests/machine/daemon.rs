@@ -73,7 +73,7 @@ async fn sizes_the_node_runs_already_are_taken_over_without_a_restart() {
     world.render("rendered-worker-zero", 2, PATH, "EPOCH=2\nCNI_MTU=1400\n").await;
     world.tell("rendered-worker-zero").await;
     world.says("state", "Degraded").await;
-    let why = "rendered-worker-zero is older (epoch 2) than what this node has taken, rendered-worker-first (epoch 3)";
+    let why = "rendered-worker-zero is older (mtu epoch 2) than what this node has taken, rendered-worker-first (mtu epoch 3)";
     let why = world.real(why);
     world.until(&format!("{MCO}/reason"), |said| said.starts_with(&why), &why).await;
 }

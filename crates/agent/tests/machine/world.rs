@@ -20,8 +20,8 @@ use netferry_agent::node::own;
 use netferry_api::rollout::MachineConfig;
 use netferry_apiserver::{ApiServer, Settings};
 use netferry_core::mtu::boot::Booted;
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::rollout::merge::merge;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::Kernel;
 use netferry_testkit::wait::until;
 use serde_json::{Value, json};
@@ -179,7 +179,7 @@ impl World {
         let object = |name: &str| -> MachineConfig {
             let object = json!({
                 "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-                "metadata": {"name": name, "annotations": {"netferry.dev/epoch": epoch.to_string()}},
+                "metadata": {"name": name, "annotations": {"netferry.dev/epochs": json!({"mtu": epoch}).to_string()}},
                 "spec": &spec,
             });
             serde_json::from_value(object).unwrap()

@@ -1,19 +1,7 @@
 //! What a node and the operator tell each other about a change of MTU, beside what is observed.
 
-use crate::annotation::{
-    Annotation, AnnotationError, any_value, decimal, flag, names, nonempty, text_annotation,
-};
+use crate::annotation::{Annotation, AnnotationError, any_value, flag, names, text_annotation};
 
-text_annotation! {
-    /// `netferry.dev/mtu-waits`, on a node: it serves no pods before it has taken its configuration, and why. The node
-    /// takes it back on the condition that it was told nothing since, in one write.
-    MtuWaits(String), "netferry.dev/mtu-waits", nonempty
-}
-text_annotation! {
-    /// `netferry.dev/epoch`, on a MachineConfig: which rendering of the cluster's sizes it carries. No node takes an
-    /// older one than it has.
-    Epoch(u64), "netferry.dev/epoch", decimal
-}
 text_annotation! {
     /// `netferry.dev/mtu-unattended`, on the operator's `Network`: a change finishes by itself once every node was
     /// observed in phase one; the operator makes the second edit.
@@ -23,7 +11,7 @@ text_annotation! {
     /// `netferry.dev/mtu-paused`, on the operator's `Network`: no further node is taken and no phase begun.
     MtuPaused(bool), "netferry.dev/mtu-paused", flag
 }
-any_value!(Epoch(u64), MtuUnattended(bool), MtuPaused(bool));
+any_value!(MtuUnattended(bool), MtuPaused(bool));
 
 names! {
     /// `netferry.dev/mtu-on-loss`, on the operator's `Network`: what happens when probes lose packets.
@@ -44,12 +32,5 @@ impl Annotation for MtuOnLoss {
             key: Self::KEY,
             problem: format!("{value:?} is neither pause nor reverse"),
         })
-    }
-}
-
-impl MtuWaits {
-    /// Why, in a sentence; `None` if nothing is said.
-    pub fn new(why: &str) -> Option<MtuWaits> {
-        nonempty(why).ok().map(MtuWaits)
     }
 }

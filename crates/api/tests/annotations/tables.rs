@@ -405,7 +405,6 @@ fn a_refresh_of_a_node_s_state_is_asked_for_by_any_label_value() {
 
 #[test]
 fn what_a_rollout_writes_beside_is_strict() {
-    check::<mtu::annotations::MtuWaits>(&[("the uplink is too small", Same), ("", Refused("is empty"))]);
     check::<mtu::annotations::MtuUnattended>(&[
         ("true", Same),
         ("false", Same),
@@ -447,11 +446,12 @@ fn what_a_rollout_writes_beside_is_strict() {
             Refused("is not the JSON it should be"),
         ),
     ]);
-    check::<mtu::annotations::Epoch>(&[
-        ("0", Same),
-        ("17", Same),
-        ("017", Refused("decimal")),
-        ("-1", Refused("decimal")),
+    check::<rollout::Epochs>(&[
+        ("{}", Same),
+        (r#"{"egressip":0,"mtu":17}"#, Same),
+        (r#"{"mtu":-1}"#, Refused("is not the JSON it should be")),
+        (r#"{"":1}"#, Refused("the name of a capability is empty")),
+        ("17", Refused("is not the JSON it should be")),
     ]);
     check::<rollout::annotations::CordonedFor>(&[("rendered-worker-1", Same), ("", Refused("is empty"))]);
     check::<rollout::annotations::Taken>(&[

@@ -9,12 +9,12 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::Cluster;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::Report;
 use netferry_core::mtu::probe::verify::Known;
 use netferry_core::mtu::record::Record;
+use netferry_core::mtu::{Mtu, SOURCE};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::pool::{Pool, membership};
 use netferry_translate::machine::{Machine, understood};
@@ -105,7 +105,9 @@ impl Seen {
         let epochs: BTreeMap<String, u64> = configs
             .items
             .iter()
-            .filter_map(|config| Some((config.name_any(), machine_config::epoch(&config.metadata).ok()??)))
+            .filter_map(|config| {
+                Some((config.name_any(), machine_config::epochs(&config.metadata).ok()?.get(SOURCE)?))
+            })
             .collect();
         let only: Vec<Pool> = seen_pools.iter().map(|seen| seen.pool.clone()).collect();
         let mut nodes = BTreeMap::new();

@@ -49,7 +49,7 @@ async fn obey_once(client: &Client, narrow: Narrow, back: bool) -> Option<()> {
         let Some(told) = said.get(&format!("{MCO}/desiredConfig")) else { continue };
         let done = said.get(&format!("{MCO}/currentConfig")) == Some(told);
         let config = Api::<MachineConfig>::all(client.clone()).get_opt(told).await.ok()??;
-        let epoch = netferry_translate::machine_config::epoch(&config.metadata).ok()??;
+        let epoch = netferry_translate::machine_config::epochs(&config.metadata).ok()?.get("mtu")?;
         if done || epoch != record.epoch {
             continue;
         }

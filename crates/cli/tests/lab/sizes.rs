@@ -1,6 +1,7 @@
 //! A node of a lab that is told other sizes.
 
 use netferry_core::rollout::config::{File, MachineConfig, Spec};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::merge::merge;
 use netferry_lab::Lab;
 use netferry_lab::paths::in_lab;
@@ -29,7 +30,12 @@ fn name_of(epoch: u64, sizes: &str) -> String {
     let contents = sizes.as_bytes().to_vec();
     let file = File { path: "/etc/cno/mtu-migration/config".to_owned(), mode: 0o644, contents };
     let spec = Spec { files: vec![file], ..Spec::default() };
-    let config = MachineConfig { name: "sizes".to_owned(), role: "worker".to_owned(), spec, epoch };
+    let config = MachineConfig {
+        name: "sizes".to_owned(),
+        role: "worker".to_owned(),
+        spec,
+        epochs: Epochs::of("mtu", epoch),
+    };
     merge("worker", &[config]).expect("it can be rendered").name
 }
 
@@ -42,7 +48,7 @@ fn roll(lab: &Lab, epoch: u64, sizes: &str) {
         lab,
         &format!(
             "{{apiVersion: {MCO}/v1, kind: MachineConfig, \
-             metadata: {{name: {config}, annotations: {{netferry.dev/epoch: \"{epoch}\"}}}}, \
+             metadata: {{name: {config}, annotations: {{netferry.dev/epochs: '{{\"mtu\":{epoch}}}'}}}}, \
              spec: {{config: {{ignition: {{version: 3.2.0}}, storage: {{files: [{{path: \
              /etc/cno/mtu-migration/config, mode: 420, contents: {{source: \"data:,{text}\"}}}}]}}}}}}}}"
         ),

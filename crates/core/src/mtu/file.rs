@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::record::{HostRendering, Rendering};
-use super::{Envelope, Mtu};
+use super::{Envelope, Mtu, SOURCE};
 use crate::rollout::config::{File, MachineConfig, Spec};
+use crate::rollout::epochs::Epochs;
 
 /// Where the file is.
 pub const PATH: &str = "/etc/cno/mtu-migration/config";
@@ -177,7 +178,7 @@ pub fn machine_config(role: &str, rendering: &Rendering) -> MachineConfig {
         name: format!("98-{role}-netferry-mtu"),
         role: role.to_owned(),
         spec: Spec { files: vec![file], ..Spec::default() },
-        epoch: rendering.epoch,
+        epochs: Epochs::of(SOURCE, rendering.epoch),
     }
 }
 
@@ -261,7 +262,7 @@ mod tests {
         assert_ne!(named(&record).name, named(&Record::settled(mtu(1300))).name);
         let later = named(&Record { epoch: 3, ..record });
         assert_ne!(named(&record).name, later.name);
-        assert_eq!(later.epoch, 3);
+        assert_eq!(later.epochs, Epochs::of(SOURCE, 3));
     }
 
     #[test]

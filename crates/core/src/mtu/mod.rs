@@ -26,5 +26,8 @@ pub mod status;
 pub mod steps;
 pub mod trial;
 
+/// The name under which MachineConfigs of this capability are counted.
+pub const SOURCE: &str = "mtu";
+
 pub use envelope::Envelope;
 pub use size::{Mtu, OutOfRange};

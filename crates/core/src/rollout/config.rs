@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::epochs::Epochs;
+
 /// What one machine configuration, or a merged one, holds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Spec {
@@ -56,8 +58,8 @@ pub struct MachineConfig {
     pub role: String,
     /// What it holds.
     pub spec: Spec,
-    /// Which rendering of ours it is, on those that we write: a node never goes back to a lower one. 0 on others.
-    pub epoch: u64,
+    /// Which rendering it is, on those that a capability writes: a node never goes back to an older one. Empty on others.
+    pub epochs: Epochs,
 }
 
 /// What machine configurations may hold that we refuse, by the name users write.

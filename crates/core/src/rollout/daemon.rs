@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::drain::Request;
+use super::epochs::{Epochs, Regression};
 use super::layout::{Drift, layout};
 use super::merge::Rendered;
 use super::pool::NodeState;
@@ -23,8 +24,8 @@ pub struct Said {
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// The newest rendering of ours in it.
-    pub epoch: u64,
+    /// The newest rendering of each capability in it.
+    pub epochs: Epochs,
 }
 
 /// Everything a decision is made from.
@@ -103,7 +104,7 @@ pub fn needs_restart(
 ///
 /// The host restarts only after the drain controller said that it is drained for the configuration on its disk, unless
 /// the node is alone. The node says `Done` only when its disk holds what it is told, that is in force, and it takes
-/// pods again. It never takes an older rendering than the one on its disk.
+/// pods again. It never takes an older rendering of a capability than the one on its disk.
 ///
 /// Pure, from what is true now: a daemon that died, and a host that lost power, go on from wherever they were.
 pub fn decide(facts: &Facts) -> Step {
@@ -142,10 +143,12 @@ pub fn decide(facts: &Facts) -> Step {
             };
             if *facts.said == done { Step::Rest } else { Step::Say(done) }
         }
-        Some(disk) if desired.epoch < disk.epoch => {
+        Some(disk) if let Some(found) = desired.epochs.regression(&disk.epochs) => {
+            let Regression { source, older, newer } = found;
             let reason = format!(
-                "{} is older (epoch {}) than what this node has taken, {} (epoch {}); it is not taken",
-                desired.name, desired.epoch, disk.name, disk.epoch
+                "{} is older ({source} epoch {older}) than what this node has taken, {} ({source} epoch {newer}); it is not \
+                 taken",
+                desired.name, disk.name
             );
             say(NodeState::Degraded, reason).unwrap_or(Step::Rest)
         }
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str, epoch: u64) -> Named {
-        Named { name: name.into(), epoch }
+        Named { name: name.into(), epochs: Epochs::of("mtu", epoch) }
     }
 
     /// A node with its daemon, its disk and a drain controller that answers when told to.
@@ -318,10 +321,25 @@ mod tests {
         assert_eq!(node.run(), ["say Degraded", "rest"]);
         assert_eq!(
             node.said.reason,
-            "old is older (epoch 1) than what this node has taken, new (epoch 2); it is not taken"
+            "old is older (mtu epoch 1) than what this node has taken, new (mtu epoch 2); it is not taken"
         );
         assert_eq!(node.said.state, Some(Degraded));
         node.desired = named("newer", 3);
+        assert_eq!(node.run()[0], "say Working");
+    }
+
+    #[test]
+    fn a_configuration_that_is_newer_in_one_capability_and_older_in_another_is_refused() {
+        let both = |name: &str, egressip: u64, mtu: u64| {
+            let epochs = [("egressip".to_owned(), egressip), ("mtu".to_owned(), mtu)];
+            Named { name: name.into(), epochs: epochs.into_iter().collect() }
+        };
+        let mut node = Node { disk: both("new", 1, 5), booted: both("new", 1, 5), ..Node::new() };
+        node.desired = both("mixed", 9, 4);
+        assert_eq!(node.run(), ["say Degraded", "rest"]);
+        assert!(node.said.reason.starts_with("mixed is older (mtu epoch 4)"), "{}", node.said.reason);
+        // What carries nothing of a capability withdraws it.
+        node.desired = named("withdrawn", 5);
         assert_eq!(node.run()[0], "say Working");
     }
 
@@ -363,7 +381,7 @@ mod tests {
                 ..Spec::default()
             },
             sources: vec![],
-            epoch: 0,
+            epochs: Epochs::default(),
         };
         let never = |_: &str, _: Option<&[u8]>, _: Option<&[u8]>| false;
         assert!(needs_restart(&rendered("a"), &rendered("b"), never));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 
 use super::config::{File, MachineConfig, Spec, Unit, Unsupported};
+use super::epochs::Epochs;
 use super::layout;
 use super::legal;
 
@@ -17,8 +18,8 @@ pub struct Rendered {
     pub spec: Spec,
     /// The names of those it was merged from, in the order of merging.
     pub sources: Vec<String>,
-    /// The newest rendering of ours in it.
-    pub epoch: u64,
+    /// The newest rendering of each capability in it.
+    pub epochs: Epochs,
 }
 
 /// Why configurations cannot be merged.
@@ -164,8 +165,11 @@ pub fn merge(pool: &str, configs: &[MachineConfig]) -> Result<Rendered, Vec<Refu
     let spec = Spec { files, units, kernel_arguments, unsupported: BTreeSet::new() };
     let name = format!("rendered-{pool}-{}", hash(&spec));
     let sources = configs.iter().map(|config| config.name.clone()).collect();
-    let epoch = configs.iter().map(|config| config.epoch).max().unwrap_or(0);
-    Ok(Rendered { name, spec, sources, epoch })
+    let mut epochs = Epochs::default();
+    for config in &configs {
+        epochs.add(&config.epochs);
+    }
+    Ok(Rendered { name, spec, sources, epochs })
 }
 
 fn overlay(unit: &mut Unit, over: &Unit) {
@@ -261,7 +265,7 @@ pub fn is_named_by_contents(rendered: &Rendered) -> Result<bool, Vec<Refusal>> {
         name: rendered.name.clone(),
         role: String::new(),
         spec: rendered.spec.clone(),
-        epoch: rendered.epoch,
+        epochs: rendered.epochs.clone(),
     };
     let hash = hash(&merge("", &[alone])?.spec);
     let stem = rendered.name.strip_suffix(&hash).and_then(|stem| stem.strip_suffix('-'));
@@ -306,7 +310,7 @@ mod tests {
     use super::*;
 
     fn config(name: &str, role: &str, spec: Spec) -> MachineConfig {
-        MachineConfig { name: name.into(), role: role.into(), spec, epoch: 0 }
+        MachineConfig { name: name.into(), role: role.into(), spec, epochs: Epochs::default() }
     }
 
     fn file(path: &str, contents: &str) -> File {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use netferry_core::mtu::SOURCE;
 use netferry_core::mtu::admit::{Admit, Arrival, NotYet};
 use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, CatchUp};
 use netferry_core::mtu::file::HostFile;
 use netferry_core::mtu::plan::Observed;
 use netferry_core::rollout::daemon::{self, Named, Said};
 use netferry_core::rollout::drain::{self, Request};
+use netferry_core::rollout::epochs::Epochs;
 
 use crate::cluster::{Ask, HEADERS, Machine, State, World, config};
 
@@ -15,7 +17,7 @@ impl World {
     pub(crate) fn daemon_step(&self, state: &State, at: usize) -> Option<daemon::Step> {
         let machine = &state.machines[at];
         let (object, booted) = (machine.object.as_ref()?, machine.booted.as_ref()?);
-        let named = |epoch: u64| Named { name: config(epoch), epoch };
+        let named = |epoch: u64| Named { name: config(epoch), epochs: Epochs::of(SOURCE, epoch) };
         let file = |epoch: u64| HostFile::of(&state.renderings[epoch as usize]);
         let (desired, disk) = (object.desired.map(named), machine.disk.map(named));
         let restart =

@@ -7,6 +7,7 @@ use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold, choose};
 use netferry_core::rollout::daemon::{self, Named};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool, Truth};
 
 use crate::cluster::{Planner, World};
@@ -82,7 +83,8 @@ fn a_planner_that_goes_by_what_it_heard_alone_is_found_out() {
 }
 
 fn obedient(facts: &daemon::Facts) -> daemon::Step {
-    let ageless = |named: Option<&Named>| named.map(|named| Named { epoch: 0, ..named.clone() });
+    let ageless =
+        |named: Option<&Named>| named.map(|named| Named { epochs: Epochs::default(), ..named.clone() });
     let (desired, disk) = (ageless(facts.desired), ageless(facts.disk));
     daemon::decide(&daemon::Facts { desired: desired.as_ref(), disk: disk.as_ref(), ..facts.clone() })
 }

@@ -24,7 +24,7 @@ use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::status::{self, Condition, ConditionKind};
-use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::name::NodeName;
 use netferry_core::overlay::topology;
 use netferry_translate::{machine_config, mtu as translate};
@@ -176,7 +176,7 @@ pub(crate) fn first<'a>(
                 "what is applied is gone, but MachineConfig {name} tells nodes of a change"
             ));
         };
-        newest = newest.max(Some((read.epoch, file.others)));
+        newest = newest.max(Some((read.epochs.get(SOURCE).unwrap_or(0), file.others)));
     }
     // Nodes never go back to a lower one.
     let (epoch, hosts) = newest.map_or((0, None), |(newest, others)| (newest + 1, others));
@@ -215,8 +215,6 @@ pub(crate) fn runs(node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use netferry_api::annotation::Annotation;
-    use netferry_api::mtu::annotations::Epoch;
     use netferry_core::mtu::file;
     use netferry_core::mtu::record::{Change, Ends, Stage};
     use serde_json::json;
@@ -236,7 +234,7 @@ mod tests {
     fn ours(record: &Record) -> MachineConfig {
         let ours = file::machine_config("worker", &record.rendering());
         let mut object = MachineConfig::new(&ours.name, machine_config::printed(&ours.spec));
-        object.metadata.annotations = Some([Epoch::from(ours.epoch).entry()].into());
+        object.metadata.annotations = Some([machine_config::printed_epochs(&ours.epochs)].into());
         object
     }
 

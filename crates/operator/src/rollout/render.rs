@@ -7,7 +7,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch};
 use kube::{Api, Resource, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::Epoch;
 use netferry_api::rollout::annotations::{GeneratedByControllerVersion, ROLE_LABEL};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::label::Labels;
@@ -88,7 +87,7 @@ impl Rollout {
         wanted: &Config,
         now: Option<&Arc<MachineConfig>>,
     ) -> Result<(), RoundError> {
-        info!(config = wanted.name, epoch = wanted.epoch, "writing the cluster's sizes for nodes");
+        info!(config = wanted.name, epochs = %wanted.epochs, "writing the cluster's sizes for nodes");
         let mut object = MachineConfig::new(&wanted.name, machine_config::printed(&wanted.spec));
         let meta = &mut object.metadata;
         if let Some(now) = now {
@@ -98,7 +97,7 @@ impl Rollout {
         }
         let set = [(ROLE_LABEL.to_owned(), wanted.role.clone())];
         meta.labels.get_or_insert_default().extend(set);
-        meta.annotations.get_or_insert_default().extend([Epoch::from(wanted.epoch).entry()]);
+        meta.annotations.get_or_insert_default().extend([machine_config::printed_epochs(&wanted.epochs)]);
         let api = Api::<MachineConfig>::all(self.client.clone());
         let params = report::made_by_us();
         let written = match now {
@@ -128,7 +127,7 @@ impl Rollout {
                 continue;
             }
             let (name, version) = (seen.object.name_any(), seen.object.resource_version());
-            info!(pool = name, config = rendered.name, epoch = rendered.epoch, "the pool has a new target");
+            info!(pool = name, config = rendered.name, epochs = %rendered.epochs, "the pool has a new target");
             let patch = json!({
                 "metadata": { "resourceVersion": version }, "spec": { "configuration": wanted },
             });
@@ -150,7 +149,8 @@ impl Rollout {
         let mut object = MachineConfig::new(&rendered.name, machine_config::printed(&rendered.spec));
         let version = GeneratedByControllerVersion::parse(env!("CARGO_PKG_VERSION"));
         let version = version.expect("this crate has a version").entry();
-        object.metadata.annotations = Some([Epoch::from(rendered.epoch).entry(), version].into());
+        object.metadata.annotations =
+            Some([machine_config::printed_epochs(&rendered.epochs), version].into());
         object.metadata.owner_references = Some(vec![OwnerReference {
             controller: Some(true),
             // Waiting for it would need a right over pools' finalizers, where that is checked.

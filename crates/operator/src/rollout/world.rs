@@ -8,11 +8,11 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
-use netferry_core::mtu::Envelope;
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
+use netferry_core::mtu::{Envelope, SOURCE};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
@@ -92,7 +92,8 @@ impl World {
     pub(super) fn facts(&self) -> BTreeMap<NodeName, NodeFacts> {
         let targets: BTreeMap<&str, Option<&String>> =
             self.pools.iter().map(|seen| (seen.pool.name.as_str(), seen.pool.target.as_ref())).collect();
-        let epoch = |name: &String| machine_config::epoch(&self.configs.get(name)?.metadata).ok()?;
+        let epoch =
+            |name: &String| machine_config::epochs(&self.configs.get(name)?.metadata).ok()?.get(SOURCE);
         let pools = self.only_pools();
         let of = |seen: &Seen| {
             let node = &seen.machine.node;

@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended, MtuWaits};
+use netferry_api::mtu::annotations::{MtuOnLoss, MtuPaused, MtuUnattended};
 use netferry_api::mtu::conditions::MtuConditionType;
-use netferry_api::rollout::MachineConfig;
+use netferry_api::rollout::{MachineConfig, Waits};
+use netferry_core::mtu::SOURCE;
 use netferry_core::mtu::probe::Report;
 use netferry_core::mtu::probe::judge::untried;
 use netferry_core::mtu::record::{Change, Stage};
@@ -406,7 +407,7 @@ impl World {
     async fn raise_what_came_too_late(&self) {
         let truth = &self.site.fleet.truth;
         for node in self.site.cluster.nodes().list(&ListParams::default()).await.expect("a list").items {
-            let waits = node.annotations().get(MtuWaits::KEY).cloned().unwrap_or_default();
+            let waits = node.annotations().get(&Waits::key(SOURCE)).cloned().unwrap_or_default();
             if waits.contains("need at least") {
                 let first = truth.with(|seen| seen.raised.replace(mtu(HOSTS.1))).is_none();
                 if first || !truth.with(|seen| seen.serving.contains_key(&node.name_any())) {

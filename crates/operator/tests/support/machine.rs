@@ -9,18 +9,18 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::mtu::annotations::MtuWaits;
 use netferry_api::mtu::{FixedMtu, InterfaceMtu, InterfaceRole, MtuObserved, MtuProbes, NicRange, RouteMtu};
 use netferry_api::overlay::ConfigNetwork;
-use netferry_api::rollout::MachineConfig;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
+use netferry_api::rollout::{MachineConfig, Waits};
 use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::record::Record;
-use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::daemon::{self, Named, Said, Step};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::merge::Rendered;
 use netferry_translate::{machine as read, machine_config, mtu as applied, probe};
 use serde_json::{Value, json};
@@ -397,7 +397,7 @@ impl Machine {
             },
         };
         let Some(run) = &self.run else { return false };
-        let named = |config: &Rendered| Named { name: config.name.clone(), epoch: config.epoch };
+        let named = |config: &Rendered| Named { name: config.name.clone(), epochs: config.epochs.clone() };
         let restart = |config: Option<&Rendered>| {
             let quiet =
                 |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| boot::quiet(&run.booted, path, new);
@@ -497,14 +497,15 @@ impl Machine {
         };
         match admit(&arrival) {
             Admit::Wait(why) => {
-                let why = MtuWaits::new(&why.to_string()).expect("it says something");
                 !machine.node.waits
-                    && self.annotate(json!({ MtuWaits::KEY: why.to_string() }), node.resource_version()).await
+                    && self
+                        .annotate(json!({ Waits::key(SOURCE): why.to_string() }), node.resource_version())
+                        .await
             }
             Admit::Serve(network) => {
                 let booted = Booted { network: Some(network), ..run.booted };
                 let seen = self.observed(&booted).to_string();
-                let says = json!({ MtuWaits::KEY: null, MtuObserved::KEY: seen });
+                let says = json!({ Waits::key(SOURCE): null, MtuObserved::KEY: seen });
                 // In one write, and only if nothing was told meanwhile.
                 if !self.annotate(says, node.resource_version()).await {
                     return true;
@@ -570,5 +571,5 @@ fn file_of(config: &Rendered) -> Option<HostFile> {
 }
 
 fn nothing() -> Rendered {
-    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epoch: 0 }
+    Rendered { name: String::new(), spec: Spec::default(), sources: Vec::new(), epochs: Epochs::default() }
 }

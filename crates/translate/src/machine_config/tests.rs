@@ -40,7 +40,10 @@ fn files_units_and_arguments_are_read_as_people_write_them() {
         },
     });
     let config = machine_config(&written(spec)).unwrap();
-    assert_eq!((config.name.as_str(), config.role.as_str(), config.epoch), ("50-mine", "worker", 0));
+    assert_eq!(
+        (config.name.as_str(), config.role.as_str(), config.epochs),
+        ("50-mine", "worker", Epochs::default())
+    );
     let file = |path: &str, mode, contents: &str| File { path: path.into(), mode, contents: contents.into() };
     assert_eq!(config.spec.files, [file("/etc/a", 0o600, "one\n"), file("/etc/b", 0o644, "")]);
     assert_eq!(config.spec.units[0].dropins["10-x.conf"], "[Unit]\n");
@@ -62,9 +65,10 @@ fn what_is_rendered_reads_back_as_it_was() {
     config.spec.kernel_arguments.push("quiet".into());
     let merged = merge("worker", &[config]).unwrap();
     let mut object = Written::new(&merged.name, printed(&merged.spec));
-    object.metadata.annotations = Some([Epoch::from(7).entry()].into());
+    let newest: Epochs = [("egressip".to_owned(), 2), ("mtu".to_owned(), 7)].into_iter().collect();
+    object.metadata.annotations = Some([printed_epochs(&newest)].into());
     let back = rendered(&object).unwrap();
-    assert_eq!((back.name, back.spec, back.epoch), (merged.name, merged.spec, 7));
+    assert_eq!((back.name, back.spec, back.epochs), (merged.name, merged.spec, newest));
 }
 
 #[test]
@@ -151,9 +155,7 @@ fn what_cannot_be_understood_is_refused_with_its_place() {
         assert!(wrong.starts_with(said), "{wrong}");
     }
     let mut mangled = written(json!({}));
-    mangled.metadata.annotations = Some([(Epoch::KEY.to_owned(), "new".to_owned())].into());
-    assert_eq!(
-        machine_config(&mangled).unwrap_err().to_string(),
-        "MachineConfig 50-mine: annotation netferry.dev/epoch: \"new\" is not a decimal number of the expected size"
-    );
+    mangled.metadata.annotations = Some([(WrittenEpochs::KEY.to_owned(), "3".to_owned())].into());
+    let wrong = machine_config(&mangled).unwrap_err().to_string();
+    assert!(wrong.starts_with("MachineConfig 50-mine: annotation netferry.dev/epochs"), "{wrong}");
 }
