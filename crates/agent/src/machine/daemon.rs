@@ -17,6 +17,7 @@ use netferry_api::rollout::MachineConfig as Written;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, PostConfigAction, Reason};
 use netferry_core::error::chain;
 use netferry_core::rollout::daemon::{self as core, Facts, Named, Said, Step, backoff};
+use netferry_core::rollout::effect::{Effect, effect};
 use netferry_core::rollout::layout::{Drift, KERNEL_ARGUMENTS};
 use netferry_core::rollout::merge::{Rendered, is_named_by_contents};
 use netferry_core::rollout::pool::NodeState;
@@ -91,8 +92,8 @@ enum Trouble {
         #[source]
         source: CheckError,
     },
-    #[error("taking over {path}")]
-    Adopt {
+    #[error("applying {path}")]
+    Apply {
         path: &'static str,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -179,15 +180,17 @@ impl Parts {
             Some(current) => store::strayed(&self.disk, current)?,
             None => Vec::new(),
         };
-        if drift.is_empty() {
-            self.catch_up()?;
-        }
         let booted = store::booted(&self.disk, &self.run)?;
-        let silent = |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| {
+        let managed: Vec<&str> = self.files.iter().map(|file| file.path).collect();
+        let of = |path: &str, was: Option<&[u8]>, is: Option<&[u8]>| {
             let known = self.files.iter().find(|file| file.path == path);
-            known.is_some_and(|file| (file.applies_without_restart)(new))
+            match known {
+                _ if was == is => Effect::Nothing,
+                Some(file) => (file.effect)(is),
+                None => Effect::Restart,
+            }
         };
-        let due = |config: &Rendered| core::needs_restart(&booted, config, silent);
+        let due = |config: &Rendered| effect(&booted, config, &managed, of);
         let named = |config: &Rendered| Named { name: config.name.clone(), epochs: config.epochs.clone() };
         let said = Said {
             current: machine.node.current.clone(),
@@ -197,8 +200,8 @@ impl Parts {
         let step = core::decide(&Facts {
             desired: desired.as_ref().map(named).as_ref(),
             disk: current.as_ref().map(named).as_ref(),
-            restart_due: current.as_ref().is_some_and(due),
-            restart_needed: desired.as_ref().is_some_and(due),
+            due: current.as_ref().map(due).unwrap_or_default(),
+            needed: desired.as_ref().map(due).unwrap_or_default(),
             drift: &drift,
             forced: self.disk.present(FORCE)?,
             said: &said,
@@ -208,7 +211,8 @@ impl Parts {
             alone: machine.alone,
         });
         // With nothing else to be done about it.
-        if current.as_ref().is_some_and(|current| !due(current) && desired.as_ref() == Some(current)) {
+        let in_force = |current: &&Rendered| due(current) < Effect::Restart;
+        if current.as_ref().filter(in_force).is_some() && desired == current {
             self.has_arguments(&booted).await?;
         }
         match step {
@@ -221,6 +225,10 @@ impl Parts {
             Step::Take => {
                 let new = desired.expect("only what is told is taken");
                 self.take(new, &booted).await?;
+            }
+            Step::Apply => {
+                let current = current.expect("only a configuration on the disk is applied");
+                self.apply(&current)?;
             }
             Step::Restart => {
                 // Now, and not when it was taken: a daemon may have died in between.
@@ -279,11 +287,11 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes over what needs no restart.
-    fn catch_up(&self) -> Result<(), Trouble> {
-        for ManagedFile { path, adopt, .. } in &self.files {
-            if let Some(contents) = self.disk.read(path)? {
-                adopt(&contents).map_err(|source| Trouble::Adopt { path, source })?;
+    /// Lets the capabilities apply their files of the configuration on the disk to the running node.
+    fn apply(&self, current: &Rendered) -> Result<(), Trouble> {
+        for ManagedFile { path, apply, .. } in &self.files {
+            if let Some(file) = current.spec.files.iter().find(|file| file.path == *path) {
+                apply(&file.contents).map_err(|source| Trouble::Apply { path, source })?;
             }
         }
         Ok(())
@@ -365,7 +373,7 @@ impl Parts {
             | Trouble::NotInForce(_)
             | Trouble::StillUp
             | Trouble::Check { .. }
-            | Trouble::Adopt { .. }
+            | Trouble::Apply { .. }
             | Trouble::Part(_) => NodeState::Degraded,
         };
         let said = Said { current: None, state: Some(state), reason: text };

@@ -2,21 +2,23 @@
 
 use std::error::Error;
 
+use netferry_core::rollout::effect::Effect;
+
 type Cause = Box<dyn Error + Send + Sync>;
-type AppliesWithoutRestart = dyn Fn(Option<&[u8]>) -> bool + Send + Sync;
+type EffectOf = dyn Fn(Option<&[u8]>) -> Effect + Send + Sync;
 type Check = dyn Fn(&[u8]) -> Result<(), CheckError> + Send + Sync;
-type Adopt = dyn Fn(&[u8]) -> Result<(), Cause> + Send + Sync;
+type Apply = dyn Fn(&[u8]) -> Result<(), Cause> + Send + Sync;
 
 /// One such file.
 pub struct ManagedFile {
     /// Its path on the host.
     pub path: &'static str,
-    /// Returns true if the running node needs no restart for the file to have these contents; `None` is no file.
-    pub applies_without_restart: Box<AppliesWithoutRestart>,
+    /// Returns what it takes on the running node until these contents are in force; `None` is no file.
+    pub effect: Box<EffectOf>,
     /// Returns why the next boot would not get as far as the kubelet with these contents.
     pub check: Box<Check>,
-    /// Takes over what the contents on the disk say without a restart.
-    pub adopt: Box<Adopt>,
+    /// Applies contents whose effect is [`Effect::Apply`] to the running node.
+    pub apply: Box<Apply>,
 }
 
 /// Why a boot would fail with a file, or why that is not known.

@@ -21,11 +21,12 @@ use kube::runtime::watcher::watch_object;
 use kube::{Client, ResourceExt};
 use netferry_api::rollout::Waits;
 use netferry_core::mtu::admit::{Admit, Arrival, admit, admit_alone, admit_unsized};
-use netferry_core::mtu::boot::{Booted, quiet};
+use netferry_core::mtu::boot::{Booted, effect};
 use netferry_core::mtu::file;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::overlay::topology::Mode;
+use netferry_core::rollout::effect::Effect;
 use netferry_translate::machine::{NotAMachine, machine};
 use netferry_translate::mtu::{self as translate, APPLIED, RECORD};
 use serde::{Deserialize, Serialize};
@@ -235,7 +236,7 @@ impl Door {
         let headers = self.headers(&node);
         let told = known.is_told_waiting();
         let text = self.disk.read(file::PATH).map_err(Trouble::Disk)?;
-        let unstarted = !quiet(&booted, file::PATH, text.as_deref());
+        let unstarted = effect(&booted, text.as_deref()) == Effect::Restart;
         match admit(&Arrival { booted: &booted, record: &record, headers, newcomer, told, unstarted }) {
             Admit::Serve(network) => self.serve(&node, Some(booted), network, Some(&record)).await,
             Admit::Wait(why) => self.wait(&node, &why.to_string()).await.map(|()| None),

@@ -5,6 +5,7 @@
 
 use super::file::HostFile;
 use super::{Envelope, Mtu};
+use crate::rollout::effect::Effect;
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -112,9 +113,9 @@ fn beside(own: Mtu, others: Option<Mtu>) -> Envelope {
     Envelope::spanning(own, others.map_or(own, |others| others.min(own)))
 }
 
-/// Whether a node that runs `booted` must restart to run by `file`.
+/// Returns true if a node that runs `booted` must restart to run by `file`.
 ///
-/// A file that tells it nothing new but the epoch needs none: the node takes over the epoch and goes on.
+/// A file in which only the epoch is new needs none: the node takes over the epoch ([`catch_up`]).
 pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     let network = file.network.is_some() && file.network != booted.network;
     let host = match file.host(booted.original) {
@@ -125,18 +126,30 @@ pub fn needs_restart(booted: &Booted, file: &HostFile) -> bool {
     network || host || file.keeps().is_some_and(|target| target != booted.own)
 }
 
-/// Whether a managed file may change on a running node without a restart, as far as sizes go: what
-/// [`crate::rollout::daemon::needs_restart`] asks. Of files that are not ours nothing is known.
-pub fn quiet(booted: &Booted, path: &str, new: Option<&[u8]>) -> bool {
-    if path != super::file::PATH {
-        return false;
-    }
+/// Returns what it takes on a running node until these contents of the host file are in force.
+pub fn effect(booted: &Booted, new: Option<&[u8]>) -> Effect {
     let file = match new {
-        None => Ok(HostFile::default()),
-        Some(bytes) => HostFile::parse(&String::from_utf8_lossy(bytes)),
+        None => HostFile::default(),
+        // What cannot be read is left to the boot to refuse.
+        Some(bytes) => match HostFile::parse(&String::from_utf8_lossy(bytes)) {
+            Ok(file) => file,
+            Err(_) => return Effect::Restart,
+        },
     };
-    // What cannot be read is left to the boot to refuse.
-    file.is_ok_and(|file| !needs_restart(booted, &file))
+    match effect_of_file(booted, &file) {
+        // Without a file there is nothing to take over.
+        Effect::Apply if new.is_none() => Effect::Nothing,
+        effect => effect,
+    }
+}
+
+/// Returns what it takes on a running node until this file is in force. What [`catch_up`] takes over is applied.
+pub fn effect_of_file(booted: &Booted, file: &HostFile) -> Effect {
+    match needs_restart(booted, file) {
+        true => Effect::Restart,
+        false if catch_up(booted, file).is_some() => Effect::Apply,
+        false => Effect::Nothing,
+    }
 }
 
 /// What a node takes over from a file without a restart.
@@ -368,12 +381,12 @@ mod tests {
         assert_eq!(catch_up(&caught_up, &ended), None);
         assert_eq!(catch_up(&spanning, &file(2, Stage::Settling)), None, "not what needs a restart");
         let text = |file: HostFile| file.to_string().into_bytes();
-        assert!(quiet(&settled, crate::mtu::file::PATH, Some(&text(ended))));
-        assert!(quiet(&settled, crate::mtu::file::PATH, None));
-        assert!(!quiet(&spanning, crate::mtu::file::PATH, Some(&text(ended))));
-        assert!(!quiet(&spanning, crate::mtu::file::PATH, None), "pins go only with a boot");
-        assert!(!quiet(&settled, crate::mtu::file::PATH, Some(b"MTU=x")));
-        assert!(!quiet(&settled, "/etc/other", Some(&text(ended))));
+        assert_eq!(effect(&settled, Some(&text(ended))), Effect::Apply);
+        assert_eq!(effect(&caught_up, Some(&text(ended))), Effect::Nothing);
+        assert_eq!(effect(&settled, None), Effect::Nothing);
+        assert_eq!(effect(&spanning, Some(&text(ended))), Effect::Restart);
+        assert_eq!(effect(&spanning, None), Effect::Restart, "pins go only with a boot");
+        assert_eq!(effect(&settled, Some(b"MTU=x")), Effect::Restart);
         let again = CatchUp { booted: Booted { epoch: 5, ..spanning }, forget: false };
         assert_eq!(catch_up(&spanning, &file(5, spreading)), Some(again));
     }

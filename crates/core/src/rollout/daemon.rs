@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::drain::Request;
+use super::effect::Effect;
 use super::epochs::{Epochs, Regression};
-use super::layout::{Drift, layout};
-use super::merge::Rendered;
+use super::layout::Drift;
 use super::pool::NodeState;
 
 /// What the daemon last said on its node.
@@ -36,10 +36,10 @@ pub struct Facts<'a> {
     /// What its disk holds. The disk is right where it and the API differ: an API may have been restored from a
     /// copy, a disk holds what will be booted.
     pub disk: Option<&'a Named>,
-    /// Whether what the disk holds is in force only after a restart.
-    pub restart_due: bool,
-    /// Whether what is told would be.
-    pub restart_needed: bool,
+    /// What it takes until the configuration on the disk is in force.
+    pub due: Effect,
+    /// What it would take for the assigned one.
+    pub needed: Effect,
     /// Managed paths that are not as they should be.
     pub drift: &'a [Drift],
     /// Somebody said to go on in spite of that.
@@ -68,6 +68,9 @@ pub enum Step {
     /// Write what is told to the disk, by [`super::journal`]; if it fails put back what was there, say so, and try
     /// again after [`backoff`].
     Take,
+    /// Let the capabilities apply their files of the configuration on the disk to the running node; if that fails, report
+    /// it and try again after [`backoff`].
+    Apply,
     /// Restart the host.
     Restart,
     /// Nothing, until something changes.
@@ -79,32 +82,13 @@ pub fn backoff(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.min(6)).min(Duration::from_secs(60))
 }
 
-/// Whether going from one configuration to another needs a restart: whatever differs, unless it is known to make no
-/// difference to a running node. `quiet` knows, by path and by what was and will be there.
-pub fn needs_restart(
-    booted: &Rendered,
-    new: &Rendered,
-    quiet: impl Fn(&str, Option<&[u8]>, Option<&[u8]>) -> bool,
-) -> bool {
-    use super::layout::Entry;
-    let (old, new) = (layout(&booted.spec), layout(&new.spec));
-    let file = |entry: Option<&Entry>| match entry {
-        Some(Entry::File { contents, .. }) => Some(contents.clone()),
-        Some(Entry::Symlink(_)) | None => None,
-    };
-    old.keys().chain(new.keys()).any(|path| {
-        let (was, is) = (old.get(path), new.get(path));
-        was != is && !quiet(path, file(was).as_deref(), file(is).as_deref())
-    })
-}
-
 /// Decides what the daemon does next.
 ///
 /// # Guarantees
 ///
 /// The host restarts only after the drain controller said that it is drained for the configuration on its disk, unless
-/// the node is alone. The node says `Done` only when its disk holds what it is told, that is in force, and it takes
-/// pods again. It never takes an older rendering of a capability than the one on its disk.
+/// the node is alone. It is not drained for what can be applied while it runs. The node reports `Done` only when its disk
+/// holds the assigned configuration, that is in force, and it takes pods again. It never takes an older rendering of a capability than the one on its disk.
 ///
 /// Pure, from what is true now: a daemon that died, and a host that lost power, go on from wherever they were.
 pub fn decide(facts: &Facts) -> Step {
@@ -124,12 +108,16 @@ pub fn decide(facts: &Facts) -> Step {
     };
     match facts.disk {
         Some(disk) if disk.name == desired.name => {
-            if facts.restart_due {
-                return match say(NodeState::Working, String::new()) {
-                    Some(step) => step,
-                    None if drained(&disk.name) => Step::Restart,
-                    None => ask(Request::Drain(disk.name.clone())),
-                };
+            match facts.due {
+                Effect::Nothing => {}
+                Effect::Apply => return say(NodeState::Working, String::new()).unwrap_or(Step::Apply),
+                Effect::Restart => {
+                    return match say(NodeState::Working, String::new()) {
+                        Some(step) => step,
+                        None if drained(&disk.name) => Step::Restart,
+                        None => ask(Request::Drain(disk.name.clone())),
+                    };
+                }
             }
             let back = Request::Uncordon(disk.name.clone());
             // A node that never asked to be drained has nothing to ask for now; one whose request somebody removed has.
@@ -154,7 +142,7 @@ pub fn decide(facts: &Facts) -> Step {
         }
         Some(_) | None => match say(NodeState::Working, String::new()) {
             Some(step) => step,
-            None if !facts.restart_needed || drained(&desired.name) => Step::Take,
+            None if facts.needed < Effect::Restart || drained(&desired.name) => Step::Take,
             None => ask(Request::Drain(desired.name.clone())),
         },
     }
@@ -162,7 +150,6 @@ pub fn decide(facts: &Facts) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::{File, Spec};
     use super::super::pool::NodeState::{Degraded, Done, Working};
     use super::*;
 
@@ -175,7 +162,9 @@ mod tests {
         desired: Named,
         disk: Named,
         booted: Named,
-        quiet: bool,
+        /// What whatever is not in force needs.
+        effect: Effect,
+        applied: Option<Named>,
         said: Said,
         asked: Option<Request>,
         fulfilled: Option<Request>,
@@ -191,7 +180,8 @@ mod tests {
                 desired: named("old", 0),
                 disk: named("old", 0),
                 booted: named("old", 0),
-                quiet: false,
+                effect: Effect::Restart,
+                applied: None,
                 said,
                 asked: None,
                 fulfilled: None,
@@ -201,12 +191,17 @@ mod tests {
             }
         }
 
+        fn needs(&self, config: &Named) -> Effect {
+            let in_force = *config == self.booted || self.applied.as_ref() == Some(config);
+            if in_force { Effect::Nothing } else { self.effect }
+        }
+
         fn step(&self) -> Step {
             decide(&Facts {
                 desired: Some(&self.desired),
                 disk: Some(&self.disk),
-                restart_due: !self.quiet && self.disk != self.booted,
-                restart_needed: !self.quiet && self.desired != self.booted,
+                due: self.needs(&self.disk),
+                needed: self.needs(&self.desired),
                 drift: &self.drift,
                 forced: false,
                 said: &self.said,
@@ -228,6 +223,7 @@ mod tests {
                     Step::Ask(Request::Uncordon(config)) => format!("ask uncordon {config}"),
                     Step::AwaitDrain => "wait".into(),
                     Step::Take => format!("take {}", self.desired.name),
+                    Step::Apply => "apply".into(),
                     Step::Restart => "restart".into(),
                     Step::Rest => "rest".into(),
                 });
@@ -235,6 +231,7 @@ mod tests {
                     Step::Say(said) => self.said = said,
                     Step::Ask(request) => self.asked = Some(request),
                     Step::Take => self.disk = self.desired.clone(),
+                    Step::Apply => self.applied = Some(self.disk.clone()),
                     Step::Restart => self.booted = self.disk.clone(),
                     Step::AwaitDrain | Step::Rest => return did,
                 }
@@ -289,8 +286,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_difference_to_a_running_node_drains_and_restarts_nothing() {
-        let mut node = Node { desired: named("new", 1), quiet: true, ..Node::new() };
+        let mut node = Node { desired: named("new", 1), effect: Effect::Nothing, ..Node::new() };
         assert_eq!(node.run(), ["say Working", "take new", "say Done", "rest"]);
+    }
+
+    #[test]
+    fn what_can_be_applied_to_a_running_node_drains_and_restarts_nothing_and_is_in_force_before_done() {
+        let mut node = Node { desired: named("new", 1), effect: Effect::Apply, ..Node::new() };
+        assert_eq!(node.run(), ["say Working", "take new", "apply", "say Done", "rest"]);
+        // It is tried until it succeeds, also by a daemon that finds it taken and not applied.
+        node.applied = None;
+        assert_eq!(node.run(), ["say Working", "apply", "say Done", "rest"]);
     }
 
     #[test]
@@ -366,31 +372,6 @@ mod tests {
         assert_eq!(node.run(), ["say Degraded", "rest"]);
         assert_eq!(node.said.state, Some(Degraded));
         assert_ne!(node.said.state, Some(Working));
-    }
-
-    #[test]
-    fn a_restart_is_needed_for_whatever_is_not_known_to_be_quiet() {
-        let rendered = |contents: &str| Rendered {
-            name: contents.into(),
-            spec: Spec {
-                files: vec![File {
-                    path: "/etc/a".into(),
-                    mode: 0o644,
-                    contents: contents.as_bytes().to_vec(),
-                }],
-                ..Spec::default()
-            },
-            sources: vec![],
-            epochs: Epochs::default(),
-        };
-        let never = |_: &str, _: Option<&[u8]>, _: Option<&[u8]>| false;
-        assert!(needs_restart(&rendered("a"), &rendered("b"), never));
-        assert!(!needs_restart(&rendered("a"), &rendered("a"), never));
-        let knows = |path: &str, was: Option<&[u8]>, is: Option<&[u8]>| {
-            path == "/etc/a" && was == Some(b"a") && is == Some(b"b")
-        };
-        assert!(!needs_restart(&rendered("a"), &rendered("b"), knows));
-        assert!(needs_restart(&rendered("b"), &rendered("a"), knows));
     }
 
     #[test]

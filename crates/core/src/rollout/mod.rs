@@ -9,6 +9,7 @@ pub mod choose;
 pub mod config;
 pub mod daemon;
 pub mod drain;
+pub mod effect;
 pub mod epochs;
 pub mod journal;
 pub mod layout;

@@ -225,7 +225,6 @@ pub(crate) enum Action {
     Die,
     LateWrite { again: bool },
     Daemon(usize, daemon::Step),
-    CatchUp(usize),
     Drain(usize),
     Boot(usize),
     Agent(usize),
@@ -387,9 +386,6 @@ impl Model for World {
                 actions.push(Action::Boot(at));
                 continue;
             }
-            if World::caught_up(state, at).is_some() {
-                actions.push(Action::CatchUp(at));
-            }
             if let Some(step) = self.daemon_step(state, at) {
                 actions.push(Action::Daemon(at, step));
             }
@@ -442,7 +438,6 @@ impl Model for World {
                 state.late = write.filter(|_| *again);
             }
             Action::Daemon(at, step) => World::do_daemon(&mut state, *at, step),
-            Action::CatchUp(at) => World::do_catch_up(&mut state, *at),
             Action::Drain(at) => World::do_drain(&mut state, *at),
             Action::Boot(at) => World::do_boot(&mut state, *at),
             Action::Agent(at) => self.do_agent(&mut state, *at),

@@ -20,16 +20,17 @@ impl World {
         let named = |epoch: u64| Named { name: config(epoch), epochs: Epochs::of(SOURCE, epoch) };
         let file = |epoch: u64| HostFile::of(&state.renderings[epoch as usize]);
         let (desired, disk) = (object.desired.map(named), machine.disk.map(named));
-        let restart =
-            |epoch: Option<u64>| epoch.is_some_and(|epoch| boot::needs_restart(booted, &file(epoch)));
+        let effect = |epoch: Option<u64>| {
+            epoch.map(|epoch| boot::effect_of_file(booted, &file(epoch))).unwrap_or_default()
+        };
         let said =
             Said { current: object.current.map(config), state: object.state, reason: object.reason.clone() };
         let (asked, fulfilled) = (object.asked.map(request), object.fulfilled.map(request));
         let step = (self.planner.daemon)(&daemon::Facts {
             desired: desired.as_ref(),
             disk: disk.as_ref(),
-            restart_due: restart(machine.disk),
-            restart_needed: restart(object.desired),
+            due: effect(machine.disk),
+            needed: effect(object.desired),
             drift: &[],
             forced: false,
             said: &said,
@@ -43,6 +44,7 @@ impl World {
             step @ (daemon::Step::Say(_)
             | daemon::Step::Ask(_)
             | daemon::Step::Take
+            | daemon::Step::Apply
             | daemon::Step::Restart) => Some(step),
         }
     }
@@ -58,20 +60,18 @@ impl World {
             }
             daemon::Step::Ask(asked) => object.asked = Some(ask(asked)),
             daemon::Step::Take => machine.disk = desired,
+            daemon::Step::Apply => World::apply(state, at),
             daemon::Step::Restart => off(machine),
             daemon::Step::AwaitDrain | daemon::Step::Rest => {}
         }
     }
 
-    pub(crate) fn caught_up(state: &State, at: usize) -> Option<CatchUp> {
-        let machine = &state.machines[at];
-        let rendering = &state.renderings[machine.disk? as usize];
-        boot::catch_up(machine.booted.as_ref()?, &HostFile::of(rendering))
-    }
-
-    pub(crate) fn do_catch_up(state: &mut State, at: usize) {
-        let Some(CatchUp { booted, forget }) = World::caught_up(state, at) else { return };
+    /// The capability applies its file to the running node.
+    fn apply(state: &mut State, at: usize) {
         let machine = &mut state.machines[at];
+        let (Some(disk), Some(booted)) = (machine.disk, machine.booted.as_ref()) else { return };
+        let file = HostFile::of(&state.renderings[disk as usize]);
+        let Some(CatchUp { booted, forget }) = boot::catch_up(booted, &file) else { return };
         machine.booted = Some(booted);
         machine.saved = machine.saved.filter(|_| !forget);
         if let (Some(object), Some(_)) = (&mut machine.object, machine.serving) {

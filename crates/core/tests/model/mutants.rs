@@ -7,6 +7,7 @@ use netferry_core::mtu::record::{Change, Record, Stage};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold, choose};
 use netferry_core::rollout::daemon::{self, Named};
+use netferry_core::rollout::effect::Effect;
 use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool, Truth};
 
@@ -87,6 +88,17 @@ fn obedient(facts: &daemon::Facts) -> daemon::Step {
         |named: Option<&Named>| named.map(|named| Named { epochs: Epochs::default(), ..named.clone() });
     let (desired, disk) = (ageless(facts.desired), ageless(facts.disk));
     daemon::decide(&daemon::Facts { desired: desired.as_ref(), disk: disk.as_ref(), ..facts.clone() })
+}
+
+fn careless(facts: &daemon::Facts) -> daemon::Step {
+    let due = if facts.due == Effect::Apply { Effect::Nothing } else { facts.due };
+    daemon::decide(&daemon::Facts { due, ..facts.clone() })
+}
+
+#[test]
+fn a_daemon_that_reports_done_before_it_applied_is_found_out() {
+    let planner = Planner { daemon: careless, ..Planner::SHIPPING };
+    is_found_out(&World { planner, ..UP }, "stuck: nothing more happens");
 }
 
 #[test]

@@ -204,7 +204,6 @@ pub(crate) fn progress(action: &Action) -> bool {
         | Action::Hear
         | Action::Write
         | Action::Daemon(..)
-        | Action::CatchUp(_)
         | Action::Drain(_)
         | Action::Boot(_)
         | Action::Agent(_) => true,

@@ -20,6 +20,7 @@ use netferry_core::mtu::record::Record;
 use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::daemon::{self, Named, Said, Step};
+use netferry_core::rollout::effect::{Effect, effect};
 use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::merge::Rendered;
 use netferry_translate::{machine as read, machine_config, mtu as applied, probe};
@@ -385,9 +386,6 @@ impl Machine {
     }
 
     async fn daemon(&mut self, node: &Node) -> bool {
-        if self.catch_up().await {
-            return true;
-        }
         let Ok(machine) = read::machine(node) else { return false };
         let desired = match &machine.node.desired {
             None => None,
@@ -398,10 +396,11 @@ impl Machine {
         };
         let Some(run) = &self.run else { return false };
         let named = |config: &Rendered| Named { name: config.name.clone(), epochs: config.epochs.clone() };
-        let restart = |config: Option<&Rendered>| {
-            let quiet =
-                |path: &str, _: Option<&[u8]>, new: Option<&[u8]>| boot::quiet(&run.booted, path, new);
-            config.is_some_and(|config| daemon::needs_restart(&run.by, config, quiet))
+        let effect = |config: Option<&Rendered>| {
+            let of = |_: &str, was: Option<&[u8]>, is: Option<&[u8]>| {
+                if was == is { Effect::Nothing } else { boot::effect(&run.booted, is) }
+            };
+            config.map(|config| effect(&run.by, config, &[PATH], of)).unwrap_or_default()
         };
         let said = Said {
             current: machine.node.current.clone(),
@@ -411,8 +410,8 @@ impl Machine {
         let step = daemon::decide(&daemon::Facts {
             desired: desired.as_ref().map(named).as_ref(),
             disk: self.disk.config.as_ref().map(named).as_ref(),
-            restart_due: restart(self.disk.config.as_ref()),
-            restart_needed: restart(desired.as_ref()),
+            due: effect(self.disk.config.as_ref()),
+            needed: effect(desired.as_ref()),
             drift: &[],
             forced: false,
             said: &said,
@@ -441,6 +440,10 @@ impl Machine {
                 }
                 true
             }
+            Step::Apply => {
+                self.apply();
+                true
+            }
             Step::Restart => {
                 if !self.ends() {
                     self.off().await;
@@ -450,12 +453,13 @@ impl Machine {
         }
     }
 
-    async fn catch_up(&mut self) -> bool {
-        let Some(file) = self.disk.config.as_ref().and_then(file_of) else { return false };
-        let Some(run) = &self.run else { return false };
-        let Some(over) = boot::catch_up(&run.booted, &file) else { return false };
+    /// The capability applies its file to the running node.
+    fn apply(&mut self) {
+        let Some(file) = self.disk.config.as_ref().and_then(file_of) else { return };
+        let Some(run) = &self.run else { return };
+        let Some(over) = boot::catch_up(&run.booted, &file) else { return };
         if self.ends() {
-            return true;
+            return;
         }
         if over.forget {
             self.disk.saved = None;
@@ -463,7 +467,6 @@ impl Machine {
         if !self.ends() {
             self.run.iter_mut().for_each(|run| run.booted = over.booted);
         }
-        true
     }
 
     async fn agent(&mut self, node: &Node) -> bool {

@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use netferry_core::mtu::boot::{CatchUp, catch_up, quiet};
+use netferry_core::mtu::boot::{CatchUp, catch_up, effect};
 use netferry_core::mtu::file::{HostFile, PATH};
+use netferry_core::rollout::effect::Effect;
 
 use super::preview::Foresight;
 use crate::machine::{CheckError, Disk, ManagedFile};
@@ -15,9 +16,12 @@ pub fn managed(running: Running, disk: Arc<Disk>, preview: Foresight) -> Managed
     let booted = running.clone();
     ManagedFile {
         path: PATH,
-        applies_without_restart: Box::new(move |new| booted.get().is_some_and(|at| quiet(&at, PATH, new))),
+        effect: Box::new(move |new| match booted.get() {
+            Some(booted) => effect(&booted, new),
+            None => Effect::Restart,
+        }),
         check: Box::new(move |contents| check(&preview, contents)),
-        adopt: Box::new(move |contents| Ok(adopt(&running, &disk, contents)?)),
+        apply: Box::new(move |contents| Ok(apply(&running, &disk, contents)?)),
     }
 }
 
@@ -30,7 +34,7 @@ fn check(preview: &Foresight, contents: &[u8]) -> Result<(), CheckError> {
     })
 }
 
-fn adopt(running: &Running, disk: &Disk, contents: &[u8]) -> io::Result<()> {
+fn apply(running: &Running, disk: &Disk, contents: &[u8]) -> io::Result<()> {
     let Some(booted) = running.get() else { return Ok(()) };
     // The next boot refuses what cannot be read.
     let Ok(file) = HostFile::parse(&String::from_utf8_lossy(contents)) else { return Ok(()) };
