@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use netferry_api::overlay::{ClusterNetworkEntry, ConfigNetworkStatus};
-use netferry_core::mtu::Mtu;
 use netferry_core::net::Subnets;
 use netferry_core::overlay::allocate::{Assignment, NodeId};
 use netferry_core::overlay::cluster::Node;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::Datapath;
+use netferry_core::size::Mtu;
 use netferry_kernel::link::{Kind, Link};
 use netferry_kernel::{IfName, Mac};
 

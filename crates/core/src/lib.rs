@@ -13,3 +13,4 @@ pub mod net;
 pub mod overlay;
 pub mod port;
 pub mod rollout;
+pub mod size;

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use netferry_core::mtu::Envelope;
 use netferry_core::mtu::check::Refusal;
 use netferry_core::mtu::plan::{Decision, NodeFacts};
 use netferry_core::mtu::record::{Change, Record};
@@ -13,6 +12,7 @@ use netferry_core::mtu::status::Phase;
 use netferry_core::name::NodeName;
 use netferry_core::rollout::progress::Progress;
 use netferry_core::rollout::status::PoolStatus;
+use netferry_core::size::Envelope;
 
 /// What the operator measures. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]

@@ -14,8 +14,8 @@ use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, 
 use netferry_core::mtu::equipment::{Card, Equipment, Fixed};
 use netferry_core::mtu::plan::{Mode, NodeFacts, Observed, OnLoss, SpecEdit};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
-use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
 use netferry_core::overlay::topology;
+use netferry_core::size::{Envelope, Mtu, OutOfRange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -9,10 +9,10 @@ use netferry_api::overlay::annotations::{NetworkTopology, TopologyMode};
 use netferry_api::overlay::{
     ClusterNetworkEntry, ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, OvnKubernetesConfig,
 };
-use netferry_core::mtu::Mtu;
 use netferry_core::net::Family;
 use netferry_core::overlay::networks::{ClusterRange, Internal, Networks, Purpose, Refusal as Core};
 use netferry_core::overlay::topology::Mode;
+use netferry_core::size::Mtu;
 
 /// The prefix length of a node's subnet where a range does not say: what OpenShift's documentation promises.
 const HOST_PREFIX: (u8, u8) = (23, 64);

@@ -9,11 +9,11 @@ use netferry_api::mtu::{LossyWay, MtuObserved, MtuProbes, NarrowWay};
 use netferry_api::overlay::annotations::PrimaryIfAddr;
 use netferry_core::mtu::plan::Observed;
 use netferry_core::mtu::probe::{All, Layer, Loss, Narrow, Peer, Report, Roll, Runs, Way};
-use netferry_core::mtu::{Mtu, OutOfRange};
 use netferry_core::name::{NodeName, NotANodeName};
 use netferry_core::net::Family;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::rollout::pool::Truth;
+use netferry_core::size::{Mtu, OutOfRange};
 
 use crate::{machine, mtu, node};
 

@@ -11,9 +11,9 @@ use netferry_api::overlay::annotations::NetworkTopology;
 use netferry_api::overlay::{
     ConfigNetwork, ConfigNetworkStatus, OperatorNetwork, OperatorNetworkSpec, SINGLETON,
 };
-use netferry_core::mtu::Mtu;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::{Mode, WayOut};
+use netferry_core::size::Mtu;
 use netferry_translate::networks::{Refusal, deployed, deployed_mtu, mode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

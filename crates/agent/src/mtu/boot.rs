@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use netferry_api::mtu::CniMtu;
 use netferry_core::mtu::boot::{Booted, Saved};
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::rollout::journal::Op;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_translate::mtu as translate;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, TrialObserved};
-use netferry_core::mtu::Envelope;
 use netferry_core::mtu::boot::Booted;
 use netferry_core::overlay::names;
+use netferry_core::size::Envelope;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};

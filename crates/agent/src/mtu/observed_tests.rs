@@ -1,5 +1,5 @@
 use netferry_api::annotation::Annotation as _;
-use netferry_core::mtu::Mtu;
+use netferry_core::size::Mtu;
 use netferry_kernel::Mark;
 use netferry_kernel::route::Hop;
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::overlay::names;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 

@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node;
-use netferry_core::mtu::Mtu;
 use netferry_core::net::Stack;
 use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
 use netferry_core::overlay::topology::Topology;
+use netferry_core::size::Mtu;
 use netferry_kernel::address::{Address, Status};
 use netferry_kernel::link::Link;
 use netferry_kernel::route::{Hop, Route};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use netferry_core::mtu::Envelope;
 use netferry_core::overlay::names;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
+use netferry_core::size::Envelope;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 

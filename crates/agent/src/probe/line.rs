@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::probe::Way;
 use netferry_core::mtu::probe::message::{LENGTH, Message};
 use netferry_core::mtu::probe::round::Peers;
+use netferry_core::size::Mtu;
 use netferry_kernel::Kernel;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use tokio::net::UdpSocket;

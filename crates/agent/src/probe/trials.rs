@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::probe::Way;
 use netferry_core::mtu::probe::ledger::Answers;
 use netferry_core::name::NodeName;
+use netferry_core::size::Mtu;
 use tokio::time::Instant;
 
 use super::line::{Lines, NotSent};

@@ -129,7 +129,7 @@ pub(crate) fn on_link(link: &str, mtu: u32) -> NodeFacts {
 #[tokio::test]
 async fn a_node_whose_link_is_too_small_is_tainted_until_it_has_grown() {
     use netferry_agent::mtu::fit;
-    use netferry_core::mtu::{Envelope, Mtu};
+    use netferry_core::size::{Envelope, Mtu};
 
     let server = ApiServer::open(Settings::default()).unwrap();
     let nodes: Api<Node> = Api::all(Client::new(server.router(), "default"));
@@ -182,7 +182,7 @@ async fn what_pods_run_at_is_read_from_the_kernel_and_follows_what_anybody_does_
     use netferry_agent::mtu::observed::{Sources, observe};
     use netferry_api::mtu::{CniMtu, MtuObserved};
     use netferry_core::mtu::boot::Booted;
-    use netferry_core::mtu::{Envelope, Mtu};
+    use netferry_core::size::{Envelope, Mtu};
 
     let Wire { host, peer: _peer } = Wire::new();
     let root = tempfile::tempdir().unwrap();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_agent::overlay::host::{Inputs, State, guard, run as keep};
-use netferry_core::mtu::Mtu;
 use netferry_core::overlay::allocate::{Applicant, Claim, allocate};
 use netferry_core::overlay::cluster::Node;
 use netferry_core::overlay::host::HostPlan;
@@ -14,6 +13,7 @@ use netferry_core::overlay::service::{Entrance, Forward};
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::Zone;
 use netferry_core::port::{Port, Protocol};
+use netferry_core::size::Mtu;
 use netferry_kernel::{IfName, Kernel};
 use tokio::sync::watch;
 

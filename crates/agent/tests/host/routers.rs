@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use netferry_agent::host_init::{prepare, undo};
 use netferry_agent::mtu::sizes;
-use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::address::{Address, Lifetime};
 use netferry_kernel::route::Route;
 use netferry_kernel::sysctl::{Key, Of};

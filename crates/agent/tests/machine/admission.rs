@@ -11,7 +11,7 @@ use netferry_agent::mtu::boot::{self, Running};
 use netferry_agent::node::gate::Verdict;
 use netferry_agent::node::own;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
-use netferry_core::mtu::{Envelope, file};
+use netferry_core::size::Envelope;
 use netferry_testkit::wait::{in_time, until};
 use serde_json::json;
 use tokio::sync::watch;

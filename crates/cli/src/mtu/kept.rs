@@ -8,8 +8,8 @@ use netferry_core::mtu::outline::{Outline, outline};
 use netferry_core::mtu::plan::Observed;
 use netferry_core::mtu::preflight::{Finding, Noted};
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
+use netferry_core::size::{Envelope, Mtu};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;

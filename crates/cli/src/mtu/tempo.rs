@@ -67,8 +67,8 @@ pub(super) fn about(left: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netferry_core::mtu::Mtu;
     use netferry_core::mtu::record::{Change, Ends, Stage};
+    use netferry_core::size::Mtu;
 
     use super::*;
 

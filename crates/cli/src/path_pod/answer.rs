@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::paths::message::{Message, Token};
 use netferry_core::mtu::probe::{Layer, Way};
 use netferry_core::net::Family;
+use netferry_core::size::Mtu;
 
 use super::AnswerArgs;
 use super::line::{never_cut, path_mtu};

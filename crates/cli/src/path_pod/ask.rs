@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::paths::message::Token;
 use netferry_core::mtu::probe::ledger::{Aim, Answers, Ledger};
 use netferry_core::name::NodeName;
+use netferry_core::size::Mtu;
 
 use super::line::{Heard, Line};
 use super::{AskArgs, Question, Written};

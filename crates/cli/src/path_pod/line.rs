@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::paths::Target;
 use netferry_core::mtu::paths::message::{Message, Token};
 use netferry_core::mtu::probe::{Layer, Way};
 use netferry_core::net::Family;
+use netferry_core::size::Mtu;
 use netferry_kernel::echo;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketType, ipproto};

@@ -12,9 +12,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::paths::message::Token;
 use netferry_core::mtu::paths::{Ask, Target};
+use netferry_core::size::Mtu;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;

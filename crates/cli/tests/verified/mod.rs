@@ -1,8 +1,8 @@
 //! What really gets through, beside what is configured and what nodes send.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::record::Record;
+use netferry_core::size::Mtu;
 use netferry_translate::mtu::{APPLIED, RECORD, printed_record};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use super::boot::Booted;
 use super::record::{Change, Record, Stage};
-use super::{Envelope, Mtu};
+use crate::size::{Envelope, Mtu};
 
 /// Whether a node's agent may serve pods.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,8 +4,8 @@
 //! a newer object, so that nothing runs ahead of its reboot.
 
 use super::file::HostFile;
-use super::{Envelope, Mtu};
 use crate::rollout::effect::Effect;
+use crate::size::{Envelope, Mtu};
 
 /// The hosts' size before the change, kept durably for as long as the change lasts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -38,10 +38,10 @@ pub fn artifact(plugin: Plugin, record: &Record) -> Artifact {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Mtu;
     use super::super::check::Transport;
     use super::super::record::{Change, Ends, Stage};
     use super::*;
+    use crate::size::Mtu;
 
     #[test]
     fn the_higher_goes_to_interfaces_the_lower_to_routes_and_nothing_where_they_are_equal() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::record::Ends;
-use super::{Envelope, Mtu};
 use crate::name::NodeName;
+use crate::size::{Envelope, Mtu};
 
 /// What is known of a host's abilities.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::SOURCE;
 use super::record::{HostRendering, Rendering};
-use super::{Envelope, Mtu, SOURCE};
 use crate::rollout::config::{File, MachineConfig, Spec};
 use crate::rollout::epochs::Epochs;
+use crate::size::{Envelope, Mtu};
 
 /// Where the file is.
 pub const PATH: &str = "/etc/cno/mtu-migration/config";

@@ -1,7 +1,7 @@
 //! Values tests are made of.
 
-use super::Mtu;
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 pub(crate) fn mtu(bytes: u32) -> Mtu {
     Mtu::new(bytes).unwrap()

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Envelope;
 use super::plan::Observed;
 use super::record::{Change, Record, Stage};
 use crate::name::NodeName;
+use crate::size::Envelope;
 
 /// A change, node by node.
 #[derive(Clone, PartialEq, Eq, Debug)]

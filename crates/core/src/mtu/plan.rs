@@ -7,8 +7,8 @@ use super::equipment::Equipped;
 use super::probe::judge::{Probes, Trouble};
 use super::record::{Change, Record, Rendering, Stage};
 use super::status::{Condition, Event, Phase};
-use super::{Envelope, Mtu};
 use crate::name::NodeName;
+use crate::size::{Envelope, Mtu};
 
 /// What is known of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Mtu;
 use super::equipment::{Card, Equipment, Unfit};
 use super::plan::Observed;
 use super::probe::Layer;
 use super::probe::judge::{Lost, Trouble};
 use super::record::{Change, Ends};
 use crate::name::{NodeName, ObjectName};
+use crate::size::Mtu;
 
 /// What is known of a node before a change.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -378,13 +378,13 @@ pub fn weigh(findings: Vec<Finding>, accept: &BTreeSet<String>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Envelope;
     use super::super::equipment::Fixed;
     use super::super::probe::Way;
     use super::super::probe::judge::Pair;
     use super::super::record::Stage;
     use super::*;
     use crate::mtu::fixtures::{mtu, name};
+    use crate::size::Envelope;
 
     fn change() -> Change {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };

@@ -1,6 +1,6 @@
 //! What is applied: the one durable fact a change is driven by.
 
-use super::{Envelope, Mtu};
+use crate::size::{Envelope, Mtu};
 
 /// The network and host configuration that is in force, as the operator stored it last.
 ///

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::Mtu;
 use super::check::Refusal;
 use super::plan::{Facts, Missing, Rollout};
 use super::probe::judge::Trouble;
 use super::record::{Change, Record, Stage};
+use crate::size::Mtu;
 
 /// Where a change is, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

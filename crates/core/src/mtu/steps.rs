@@ -2,8 +2,8 @@
 
 use ipnet::IpNet;
 
-use super::{Envelope, Mtu};
 use crate::net::Family;
+use crate::size::{Envelope, Mtu};
 
 /// An interface that carries traffic between hosts, or one below it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::preflight::Finding;
 use super::probe::judge::{Lost, trouble};
 use super::probe::{Layer, Report, Roll};
-use super::{Envelope, Mtu};
 use crate::name::NodeName;
+use crate::size::{Envelope, Mtu};
 
 /// The longest a node takes part. Whoever asked may be gone.
 pub const LONGEST: Duration = Duration::from_secs(900);

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use crate::mtu::Mtu;
+use crate::size::Mtu;
 
 /// How many nodes a network is made for. It is chosen once: what pods and nodes are given differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

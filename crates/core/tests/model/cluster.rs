@@ -12,11 +12,11 @@ use netferry_core::mtu::boot::{Booted, Saved};
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds};
 use netferry_core::mtu::plan::{Decision, Facts, Observed, OnLoss};
 use netferry_core::mtu::record::{Record, Rendering};
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::daemon;
 use netferry_core::rollout::pool::{Node, NodeState, Pool};
+use netferry_core::size::{Envelope, Mtu};
 
 use crate::explore::{Model, fingerprint};
 use crate::machine::{self, observed};

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, NodeFacts, Rollout, SpecEdit};
@@ -12,6 +11,7 @@ use netferry_core::mtu::probe::judge::{Lost, Pair, Probes, Trouble};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::pool::{Identity, MaxUnavailable, Node, NodeState, Pool, Truth};
+use netferry_core::size::Mtu;
 
 use crate::cluster::{MOST_AWAY, NAMES, NODES, Object, PoolObject, State, World, Write, config, mtu};
 use crate::promises;

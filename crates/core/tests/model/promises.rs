@@ -7,8 +7,8 @@ use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Fleet, P
 use netferry_core::mtu::file::HostFile;
 use netferry_core::mtu::plan::{self, NodeFacts, OnLoss};
 use netferry_core::mtu::record::{Change, Record, Stage};
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::rollout::pool::NodeState;
+use netferry_core::size::{Envelope, Mtu};
 
 use crate::cluster::{
     Action, HEADERS, MOST_AWAY, Machine, NAMES, PoolObject, State, World, Write, heard, mtu,

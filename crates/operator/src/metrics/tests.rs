@@ -1,4 +1,3 @@
-use netferry_core::mtu::Mtu as Size;
 use netferry_core::mtu::check::{Asked, AskedChange, AskedEnds, Cluster, Plugin, Transport};
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
@@ -6,6 +5,7 @@ use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
 use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool as Told};
 use netferry_core::rollout::status::{Hindered, status};
+use netferry_core::size::Mtu as Size;
 
 use super::*;
 

@@ -18,15 +18,16 @@ use netferry_api::mtu::conditions::MtuConditionType;
 use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
+use netferry_core::mtu::SOURCE;
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::plan::{Decision, Facts, NodeFacts, Rollout, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::Record;
 use netferry_core::mtu::status::{self, Condition, ConditionKind};
-use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::name::NodeName;
 use netferry_core::overlay::topology;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_translate::{machine_config, mtu as translate};
 
 use crate::report::{Told, Wanted};

@@ -8,13 +8,13 @@ use netferry_api::overlay::annotations::HostCidrs;
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
 use netferry_core::mtu::check::ChangeRefusal;
-use netferry_core::mtu::{Envelope, Mtu};
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
 use netferry_core::overlay::allocate::{Applicant, allocate_in, check};
 use netferry_core::overlay::ground;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_translate::mtu::observed;
 use netferry_translate::{applicant, assignment, networks};
 

@@ -8,14 +8,15 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
+use netferry_core::mtu::SOURCE;
 use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::NodeFacts;
 use netferry_core::mtu::probe::judge::{Probes, judge};
 use netferry_core::mtu::record::Record;
-use netferry_core::mtu::{Envelope, SOURCE};
 use netferry_core::name::NodeName;
 use netferry_core::rollout::choose::{Choice, Hold};
 use netferry_core::rollout::pool::{Membership, Node, Pool, membership};
+use netferry_core::size::Envelope;
 use netferry_translate::machine::Machine;
 use netferry_translate::{machine_config, mtu as translate, pool as pools};
 

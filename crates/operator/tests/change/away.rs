@@ -27,7 +27,7 @@ async fn begun(site: &Site, stage: impl Fn(Stage) -> bool, sends: u32) {
         let change = site.record().await?.change?;
         stage(change.stage).then_some(())?;
         site.fleet.truth.with(|seen| {
-            let there = |(name, (pods, _)): (&String, &(netferry_core::mtu::Envelope, _))| {
+            let there = |(name, (pods, _)): (&String, &(netferry_core::size::Envelope, _))| {
                 name != LAST && pods.carries() == mtu(PODS.1) && pods.sends() == mtu(sends)
             };
             seen.serving.iter().any(there).then_some(())

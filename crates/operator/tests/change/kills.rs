@@ -111,7 +111,7 @@ async fn ask(site: &Site, way: Way) -> u32 {
     site.ask_change(pods.0, pods.1, hosts.1).await;
     let serves = |site: &Site, size: u32, sends: bool| {
         site.fleet.truth.with(|seen| {
-            let of = |(pods, _): &(netferry_core::mtu::Envelope, _)| {
+            let of = |(pods, _): &(netferry_core::size::Envelope, _)| {
                 if sends { pods.sends() } else { pods.carries() }
             };
             seen.serving.values().any(|serving| of(serving) == mtu(size)).then_some(())

@@ -13,16 +13,17 @@ use netferry_api::mtu::{FixedMtu, InterfaceMtu, InterfaceRole, MtuObserved, MtuP
 use netferry_api::overlay::ConfigNetwork;
 use netferry_api::rollout::annotations::{CurrentConfig, DesiredDrain, NodeState as WrittenState, Reason};
 use netferry_api::rollout::{MachineConfig, Waits};
+use netferry_core::mtu::SOURCE;
 use netferry_core::mtu::admit::{Admit, Arrival, admit};
 use netferry_core::mtu::boot::{self, BootFacts, BootStep, Booted, Saved};
 use netferry_core::mtu::file::{HostFile, PATH};
 use netferry_core::mtu::record::Record;
-use netferry_core::mtu::{Envelope, Mtu, SOURCE};
 use netferry_core::rollout::config::Spec;
 use netferry_core::rollout::daemon::{self, Named, Said, Step};
 use netferry_core::rollout::effect::{Effect, effect};
 use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::merge::Rendered;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_translate::{machine as read, machine_config, mtu as applied, probe};
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -11,9 +11,9 @@ pub mod preview;
 use std::path::{Path, PathBuf};
 
 use netferry_core::error::chain;
-use netferry_core::mtu::Envelope;
 use netferry_core::mtu::boot::{BootStep, Booted, Saved};
 use netferry_core::mtu::file::{self, HostFile, Unreadable};
+use netferry_core::size::Envelope;
 use netferry_kernel::link::Link;
 use netferry_kernel::{IfName, Kernel};
 use persist::PersistError;

@@ -3,9 +3,9 @@
 //! It is asked at the boot before anything is changed, and of the next boot while the node still runs: one that is found out
 //! then keeps its kubelet, and the node hears of a cancellation.
 
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::boot::{self as decide, BootFacts, BootStep, Saved};
 use netferry_core::mtu::file::HostFile;
+use netferry_core::size::Mtu;
 use netferry_kernel::link::{Kind, Link};
 use netferry_kernel::{Kernel, Objects};
 

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use netferry_core::error::chain;
-use netferry_core::mtu::Mtu;
 use netferry_core::mtu::equipment::Fixed;
 use netferry_core::mtu::file::HostFile;
+use netferry_core::size::Mtu;
 use netferry_kernel::link::Link;
 use netferry_kernel::{IfName, Kernel};
 use tokio::sync::watch;

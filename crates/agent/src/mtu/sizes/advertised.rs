@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use netferry_core::mtu::Envelope;
+use netferry_core::size::Envelope;
 use netferry_kernel::address::Lifetime;
 use netferry_kernel::route::{BY_ROUTER, Route};
 use netferry_kernel::sysctl::{Key, Of};

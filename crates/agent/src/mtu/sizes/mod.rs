@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use netferry_core::mtu::steps::{self, Step};
-use netferry_core::mtu::{Envelope, Mtu, OutOfRange};
+use netferry_core::size::{Envelope, Mtu, OutOfRange};
 use netferry_kernel::link::{Kind as LinkKind, Link, Want};
 use netferry_kernel::route::{Kind, LOCAL, Route, RouteMtu};
 use netferry_kernel::{Changes, IfName, Kernel, Mark, Objects};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_core::mtu::{Envelope, Mtu, steps};
+use netferry_core::mtu::steps;
+use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::route::{Route, RouteMtu};
 use netferry_kernel::{Event, IfName, Kernel, Topics, Watch};
 use tokio::time::Instant;

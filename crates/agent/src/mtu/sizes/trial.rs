@@ -17,7 +17,7 @@ use netferry_api::annotation::{Annotation as _, AnnotationError};
 use netferry_api::mtu::{MtuTrial, TrialObserved};
 use netferry_core::error::chain;
 use netferry_core::mtu::trial::{Ask, decide};
-use netferry_core::mtu::{Envelope, Mtu};
+use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::{IfName, Kernel};
 use netferry_ovs::Client;
 use netferry_ovs::tables::vswitch::Interface;

@@ -16,7 +16,6 @@ mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netferry_core::mtu::Mtu;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node};
@@ -27,6 +26,7 @@ use netferry_core::overlay::rows::{Change, Clash, RowName, Rows, Union};
 use netferry_core::overlay::service::{Forward, Led};
 use netferry_core::overlay::topology::Topology;
 use netferry_core::overlay::zone::{SwitchFacts, Zone};
+use netferry_core::size::Mtu;
 
 use claim::Claim;
 use common::Common;

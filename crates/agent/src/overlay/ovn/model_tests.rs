@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use netferry_core::label::{LabelSelector, Labels};
-use netferry_core::mtu::Mtu;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Stack;
 use netferry_core::overlay::allocate::{Assignment, NodeId};
@@ -10,6 +9,7 @@ use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
 use netferry_core::overlay::rows::Rows;
 use netferry_core::overlay::zone::{Datapath, SwitchFacts};
 use netferry_core::port::{Port, Protocol};
+use netferry_core::size::Mtu;
 use proptest::prelude::*;
 
 use super::*;

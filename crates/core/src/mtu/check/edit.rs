@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Cluster, Field, Plugin, Refusal, Transport};
-use crate::mtu::Mtu;
 use crate::mtu::equipment::{Equipped, Unfit};
 use crate::mtu::record::{Change, Ends, Record, Stage};
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// What the operator's `Network` says of the MTU, not yet believed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -13,7 +13,7 @@ pub use around::{DualStack, Hybrid, Migration, MigrationMode, NetworkType, Setti
 pub use edit::{Asked, AskedChange, AskedEnds, Fleet, Hosts, Wanted, hosts_for, read, unserved};
 pub use refusal::{ChangeRefusal, Field, Refusal};
 
-use super::Mtu;
+use crate::size::Mtu;
 
 /// The network plugin, as far as sizes go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

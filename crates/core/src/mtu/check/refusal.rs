@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::mtu::Mtu;
 use crate::mtu::equipment::Card;
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// A field of the operator's `Network`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::super::Mtu;
 use super::super::record::Record;
 use super::Ask;
 use crate::overlay::path::Kind;
+use crate::size::Mtu;
 
 /// One direction of a path, as it was measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

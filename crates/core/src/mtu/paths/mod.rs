@@ -9,10 +9,10 @@ pub mod message;
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Mtu;
 use crate::name::NodeName;
 use crate::net::Family;
 use crate::overlay::path::Kind;
+use crate::size::Mtu;
 
 /// What there is on a node to ask and to answer.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::super::Mtu;
 use super::super::record::{Change, Record, Stage};
 use super::{Layer, Report, Roll, Way};
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// What is held against a change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::Mtu;
 use super::{Loss, Narrow, Way};
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// So many large packets in a row are not lost by chance on a way that took them before. It is asked for as long as a
 /// change lasts, some hundred times a second in a large cluster.

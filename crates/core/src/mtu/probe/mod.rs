@@ -16,9 +16,9 @@ use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
-use super::{Envelope, Mtu};
 use crate::name::NodeName;
 use crate::net::Family;
+use crate::size::{Envelope, Mtu};
 
 /// Between whose addresses packets go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

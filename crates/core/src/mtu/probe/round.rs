@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::ledger::{Aim, Ledger};
 use super::{All, Peer, Roll, Runs, Way};
-use crate::mtu::Mtu;
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// All nodes, by name.
 pub type Peers = BTreeMap<NodeName, Peer>;
@@ -54,8 +54,8 @@ mod tests {
 
     use super::super::ledger::Answers;
     use super::*;
-    use crate::mtu::Envelope;
     use crate::mtu::fixtures::{mtu, name};
+    use crate::size::Envelope;
 
     fn runs(epoch: u64, hosts: Envelope, pods: Envelope) -> Runs {
         Runs { epoch, hosts, pods }

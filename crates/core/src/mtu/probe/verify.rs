@@ -5,9 +5,9 @@ use std::fmt;
 
 use super::judge::{Lost, Pair, Trouble, trouble, untried};
 use super::{Layer, Report, Runs, Way};
-use crate::mtu::Mtu;
 use crate::mtu::record::Record;
 use crate::name::NodeName;
+use crate::size::Mtu;
 
 /// What is known of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

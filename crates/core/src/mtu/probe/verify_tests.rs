@@ -1,8 +1,8 @@
 use super::super::{All, Loss, Narrow, Roll};
 use super::*;
-use crate::mtu::Envelope;
 use crate::mtu::fixtures::{mtu, name};
 use crate::mtu::record::{Change, Ends, Stage};
+use crate::size::Envelope;
 
 fn way(word: &str) -> Way {
     Way::named(word).unwrap()

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::mtu::Mtu;
 use crate::net::{Family, Mac};
 use crate::overlay::names::MANAGEMENT_LINK;
 use crate::overlay::service::Forward;
 use crate::overlay::zone::Zone;
+use crate::size::Mtu;
 
 pub mod datagrams;
 pub mod nft;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::Row;
 use super::nb::{Map, row};
-use crate::mtu::Mtu;
 use crate::net::Mac;
+use crate::size::Mtu;
 
 /// Another node's switch, with where its tunnels end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -3,11 +3,11 @@
 //! Every function answers for one object: a change of one Service, policy, pod or node is that object's rows before
 //! and after, however large the cluster is. [`Zone::rows`] is their union.
 
-use crate::mtu::Mtu;
 use crate::overlay::cluster::{Cluster, Node, Pod};
 use crate::overlay::networks::Networks;
 use crate::overlay::rows::{Clash, Rows};
 use crate::overlay::topology::Topology;
+use crate::size::Mtu;
 
 mod node;
 mod pod;

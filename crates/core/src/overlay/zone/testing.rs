@@ -3,7 +3,6 @@
 use ipnet::IpNet;
 
 use super::Zone;
-use crate::mtu::Mtu;
 use crate::name::{NodeName, ObjectName};
 use crate::net::{Addresses, Stack};
 use crate::overlay::allocate::{Applicant, Claim, allocate};
@@ -11,6 +10,7 @@ use crate::overlay::cluster::{Cluster, Node, Pod};
 use crate::overlay::networks::{ClusterRange, Internal, Networks};
 use crate::overlay::rows::Rows;
 use crate::overlay::topology::Topology;
+use crate::size::Mtu;
 
 /// A cluster with its ranges.
 #[derive(Clone, Debug)]

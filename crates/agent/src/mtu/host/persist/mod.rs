@@ -12,9 +12,9 @@ mod keyfile;
 mod netplan;
 mod networkd;
 
-use netferry_core::mtu::Mtu;
 use netferry_core::rollout::journal::Op;
 use netferry_core::rollout::layout::{Entry, Found};
+use netferry_core::size::Mtu;
 
 use crate::machine::{Disk, DiskError};
 

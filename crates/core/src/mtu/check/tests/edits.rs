@@ -69,7 +69,7 @@ fn from_here_to_here_cancels_in_phase_one() {
     let record = after(&phase_one(), &change(1400, 1400, 1500));
     assert_eq!(record.change.map(|c| c.stage), Some(Stage::Returning));
     assert_eq!((record.published(), record.epoch), (mtu(1400), 2));
-    assert_eq!(record.rendering().network, crate::mtu::Envelope::settled(mtu(1400)));
+    assert_eq!(record.rendering().network, crate::size::Envelope::settled(mtu(1400)));
 }
 
 /// 1442 works on hosts at 1500 and may have been installed; nobody may choose it in a change.

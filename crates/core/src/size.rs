@@ -1,6 +1,10 @@
 //! The largest packet a link carries.
 
+mod envelope;
+
 use std::fmt;
+
+pub use envelope::Envelope;
 
 /// The size of the largest IP packet a link carries or a route lets pass.
 ///
