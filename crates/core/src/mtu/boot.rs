@@ -139,7 +139,7 @@ pub fn effect(booted: &Booted, new: Option<&[u8]>) -> Effect {
     match effect_of_file(booted, &file) {
         // Without a file there is nothing to take over.
         Effect::Apply if new.is_none() => Effect::Nothing,
-        effect => effect,
+        effect @ (Effect::Nothing | Effect::Apply | Effect::Restart) => effect,
     }
 }
 

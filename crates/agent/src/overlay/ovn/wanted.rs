@@ -114,8 +114,8 @@ fn router_policy(row: &core::RouterPolicy) -> Wanted {
     own::<nb::LogicalRouterPolicy>(&row.key())
         .set(&nb::LogicalRouterPolicy::priority(), &i64::from(row.priority))
         .set(&nb::LogicalRouterPolicy::matches(), &row.matches)
-        .set(&nb::LogicalRouterPolicy::action(), &"reroute".to_owned())
-        .set(&nb::LogicalRouterPolicy::nexthops(), &texts(&row.next_hops))
+        .set(&nb::LogicalRouterPolicy::action(), &row.action.ovn().to_owned())
+        .set(&nb::LogicalRouterPolicy::nexthops(), &texts(row.action.next_hops()))
         .set(&nb::LogicalRouterPolicy::external_ids(), &row.external_ids)
         .under::<nb::LogicalRouter>(&row.router, &nb::LogicalRouter::policies())
 }

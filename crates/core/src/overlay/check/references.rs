@@ -61,6 +61,10 @@ fn routers(rows: &Rows, found: &mut BTreeSet<Finding>) {
     }
     for policy in rows.router_policies.values() {
         refer(found, policy, &rows.routers, &policy.router);
+        if policy.action == RouterAction::Reroute(Vec::new()) {
+            let why = "it reroutes to no next hop, which drops packets without a word";
+            found.insert(Finding::Malformed { table: RouterPolicy::TABLE, row: policy.key(), why });
+        }
     }
     for nat in rows.nats.values() {
         refer(found, nat, &rows.routers, &nat.router);

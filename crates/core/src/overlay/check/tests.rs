@@ -1,4 +1,5 @@
 use super::*;
+use crate::overlay::rows::{RouterAction, RouterPolicy};
 use crate::overlay::zone::testing::{Lab, lab};
 
 fn sound() -> Rows {
@@ -15,7 +16,7 @@ fn the_rows_of_a_plain_zone_are_sound() {
 #[test]
 fn every_kind_of_damage_is_found() {
     type Damage = fn(&mut Rows);
-    let table: [(&str, Damage); 14] = [
+    let table: [(&str, Damage); 15] = [
         ("Logical_Switch_Port ns_n0p0 refers to Logical_Switch n0", |r| {
             r.switches.remove("n0");
         }),
@@ -54,6 +55,15 @@ fn every_kind_of_damage_is_found() {
             }
         }),
         ("NAT ovn_cluster_router snat 10.244.0.2 is used by nothing", |r| r.gateway_chassis.clear()),
+        ("it reroutes to no next hop", |r| {
+            r.put(RouterPolicy {
+                router: "ovn_cluster_router".into(),
+                priority: 100,
+                matches: "ip4.src == 10.244.0.3".into(),
+                action: RouterAction::Reroute(Vec::new()),
+                external_ids: BTreeMap::default(),
+            });
+        }),
         ("does not carry our mark", |r| r.switches.get_mut("n0").unwrap().external_ids.clear()),
         ("filed under another's key", |r| r.switches.get_mut("n0").unwrap().name = "other".into()),
         ("ACL", |r| {

@@ -191,7 +191,37 @@ pub struct StaticRoute {
 }
 row!(StaticRoute, "Logical_Router_Static_Route", this => format!("{} {} {}", this.router, this.by.ovn(), this.prefix));
 
-/// A routing policy that sends elsewhere.
+/// What a routing policy does with the packets it matches.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum RouterAction {
+    /// Routes them as usual. Policies of a lower priority do not see them.
+    Allow,
+    /// Sends them to one of these next hops.
+    Reroute(Vec<IpAddr>),
+    /// Drops them.
+    Drop,
+}
+
+impl RouterAction {
+    /// As the database writes it.
+    pub fn ovn(&self) -> &'static str {
+        match self {
+            RouterAction::Allow => "allow",
+            RouterAction::Reroute(_) => "reroute",
+            RouterAction::Drop => "drop",
+        }
+    }
+
+    /// The next hops; empty if the action has none.
+    pub fn next_hops(&self) -> &[IpAddr] {
+        match self {
+            RouterAction::Reroute(next_hops) => next_hops,
+            RouterAction::Allow | RouterAction::Drop => &[],
+        }
+    }
+}
+
+/// A routing policy: what happens to packets before the routes of a router are asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RouterPolicy {
     /// Its router.
@@ -200,8 +230,8 @@ pub struct RouterPolicy {
     pub priority: u16,
     /// Which packets.
     pub matches: String,
-    /// Where to.
-    pub next_hops: Vec<IpAddr>,
+    /// What happens to them.
+    pub action: RouterAction,
     /// Who it belongs to.
     pub external_ids: Map,
 }
