@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use netferry_core::mtu::probe::round::Peers;
 use netferry_core::overlay::zone::Datapath;
+use netferry_core::probe::round::Peers;
 use netferry_core::size::Envelope;
 use netferry_kernel::{IfName, Kernel};
 use tokio::sync::watch;

@@ -6,11 +6,14 @@
 //! netlink or of OVSDB; the shells around it translate.
 
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod label;
 pub mod mtu;
 pub mod name;
 pub mod net;
 pub mod overlay;
 pub mod port;
+pub mod probe;
 pub mod rollout;
 pub mod size;

@@ -8,10 +8,10 @@ use netferry_api::annotation::{Annotation, AnnotationError};
 use netferry_api::mtu::{LossyWay, MtuObserved, MtuProbes, NarrowWay};
 use netferry_api::overlay::annotations::PrimaryIfAddr;
 use netferry_core::mtu::plan::Observed;
-use netferry_core::mtu::probe::{All, Layer, Loss, Narrow, Peer, Report, Roll, Runs, Way};
 use netferry_core::name::{NodeName, NotANodeName};
 use netferry_core::net::Family;
 use netferry_core::overlay::networks::Networks;
+use netferry_core::probe::{All, Layer, Loss, Narrow, Peer, Report, Roll, Runs, Way};
 use netferry_core::rollout::pool::Truth;
 use netferry_core::size::{Mtu, OutOfRange};
 

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_core::mtu::probe::Way;
-use netferry_core::mtu::probe::message::{LENGTH, Message};
-use netferry_core::mtu::probe::round::Peers;
+use netferry_core::probe::Way;
+use netferry_core::probe::message::{LENGTH, Message};
+use netferry_core::probe::round::Peers;
 use netferry_core::size::Mtu;
 use netferry_kernel::Kernel;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
@@ -145,8 +145,8 @@ async fn answer(socket: Arc<UdpSocket>, peers: watch::Receiver<Peers>, heard: He
 
 #[cfg(test)]
 mod tests {
-    use netferry_core::mtu::probe::Peer;
     use netferry_core::name::NodeName;
+    use netferry_core::probe::Peer;
     use netferry_testkit::wait::in_time;
     use tokio::time::timeout;
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_api::mtu::MtuObserved;
-use netferry_core::mtu::probe::ledger::Ledger;
-use netferry_core::mtu::probe::round::{Peers, aims, all, is_moving};
-use netferry_core::mtu::probe::turns::{Rate, Turns};
-use netferry_core::mtu::probe::{All, Loss, Peer, Report, Runs};
 use netferry_core::name::NodeName;
+use netferry_core::probe::ledger::Ledger;
+use netferry_core::probe::round::{Peers, aims, all, is_moving};
+use netferry_core::probe::turns::{Rate, Turns};
+use netferry_core::probe::{All, Loss, Peer, Report, Runs};
 use netferry_kernel::Kernel;
 use netferry_translate::{mtu as translate, probe};
 use tokio::sync::{mpsc, watch};

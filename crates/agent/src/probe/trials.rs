@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use netferry_core::mtu::probe::Way;
-use netferry_core::mtu::probe::ledger::Answers;
 use netferry_core::name::NodeName;
+use netferry_core::probe::Way;
+use netferry_core::probe::ledger::Answers;
 use netferry_core::size::Mtu;
 use tokio::time::Instant;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use netferry_agent::probe::{Pace, Parts, run as probe};
 use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved};
-use netferry_core::mtu::probe::message::Message;
-use netferry_core::mtu::probe::round::Peers;
-use netferry_core::mtu::probe::{All, Peer, Report, Roll, Runs, Way};
 use netferry_core::name::NodeName;
+use netferry_core::probe::message::Message;
+use netferry_core::probe::round::Peers;
+use netferry_core::probe::{All, Peer, Report, Roll, Runs, Way};
 use netferry_core::size::{Envelope, Mtu};
 use netferry_kernel::Kernel;
 use netferry_testkit::wait::PATIENCE;

@@ -10,6 +10,7 @@ use netferry_agent::mtu::admission::Door;
 use netferry_agent::mtu::boot::{self, Running};
 use netferry_agent::node::gate::Verdict;
 use netferry_agent::node::own;
+use netferry_core::mtu::file;
 use netferry_core::mtu::record::{Change, Ends, Record, Stage};
 use netferry_core::size::Envelope;
 use netferry_testkit::wait::{in_time, until};

@@ -6,8 +6,8 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use netferry_core::mtu::paths::message::{Message, Token};
-use netferry_core::mtu::probe::{Layer, Way};
 use netferry_core::net::Family;
+use netferry_core::probe::{Layer, Way};
 use netferry_core::size::Mtu;
 
 use super::AnswerArgs;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use netferry_core::mtu::paths::message::Token;
-use netferry_core::mtu::probe::ledger::{Aim, Answers, Ledger};
 use netferry_core::name::NodeName;
+use netferry_core::probe::ledger::{Aim, Answers, Ledger};
 use netferry_core::size::Mtu;
 
 use super::line::{Heard, Line};

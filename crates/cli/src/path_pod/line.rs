@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use netferry_core::mtu::paths::Target;
 use netferry_core::mtu::paths::message::{Message, Token};
-use netferry_core::mtu::probe::{Layer, Way};
 use netferry_core::net::Family;
+use netferry_core::probe::{Layer, Way};
 use netferry_core::size::Mtu;
 use netferry_kernel::echo;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};

@@ -177,7 +177,7 @@ pub fn admit_alone(
 mod tests {
     use super::super::record::Ends;
     use super::*;
-    use crate::mtu::fixtures::mtu;
+    use crate::fixtures::mtu;
 
     const NETWORK: (u32, u32) = (1400, 8900);
     const HOST: (u32, u32) = (1500, 9000);

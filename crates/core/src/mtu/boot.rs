@@ -179,7 +179,7 @@ pub fn catch_up(booted: &Booted, file: &HostFile) -> Option<CatchUp> {
 mod tests {
     use super::super::record::{Change, Ends, Record, Stage};
     use super::*;
-    use crate::mtu::fixtures::mtu;
+    use crate::fixtures::mtu;
 
     fn record(epoch: u64, stage: Stage, network: (u32, u32), host: (u32, u32)) -> Record {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };

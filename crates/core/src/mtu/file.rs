@@ -223,7 +223,7 @@ impl fmt::Display for HostFile {
 mod tests {
     use super::super::record::{Change, Ends, Record, Stage};
     use super::*;
-    use crate::mtu::fixtures::mtu;
+    use crate::fixtures::mtu;
 
     fn at(stage: Stage) -> Record {
         let ends = |from, to| Ends { from: mtu(from), to: mtu(to) };

@@ -12,8 +12,6 @@ pub mod check;
 pub mod cni;
 pub mod equipment;
 pub mod file;
-#[cfg(test)]
-pub(crate) mod fixtures;
 pub mod outline;
 pub mod paths;
 pub mod plan;

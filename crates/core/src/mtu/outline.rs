@@ -195,7 +195,7 @@ pub fn stale(kept: &Outline, now: &Outline) -> Vec<Stale> {
 mod tests {
     use super::super::record::Ends;
     use super::*;
-    use crate::mtu::fixtures::mtu;
+    use crate::fixtures::mtu;
 
     fn change(network: (u32, u32), host: (u32, u32)) -> Change {
         let ends = |(from, to)| Ends { from: mtu(from), to: mtu(to) };

@@ -1,10 +1,10 @@
 use super::super::check::{AskedChange, AskedEnds, Plugin, Transport};
-use super::super::probe::Way;
 use super::super::probe::judge::{Lost, Pair};
 use super::super::record::Ends;
 use super::super::status::ConditionKind;
 use super::*;
-use crate::mtu::fixtures::{mtu, name};
+use crate::fixtures::{mtu, name};
+use crate::probe::Way;
 
 fn change(from: u32, to: u32, machine: u32) -> Asked {
     let network = Some(AskedEnds { from: Some(from), to: Some(to) });

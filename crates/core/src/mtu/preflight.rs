@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::equipment::{Card, Equipment, Unfit};
 use super::plan::Observed;
-use super::probe::Layer;
 use super::probe::judge::{Lost, Trouble};
 use super::record::{Change, Ends};
 use crate::name::{NodeName, ObjectName};
+use crate::probe::Layer;
 use crate::size::Mtu;
 
 /// What is known of a node before a change.
@@ -379,11 +379,11 @@ pub fn weigh(findings: Vec<Finding>, accept: &BTreeSet<String>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::equipment::Fixed;
-    use super::super::probe::Way;
     use super::super::probe::judge::Pair;
     use super::super::record::Stage;
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
+    use crate::probe::Way;
     use crate::size::Envelope;
 
     fn change() -> Change {

@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mtu::fixtures::mtu;
+    use crate::fixtures::mtu;
 
     /// As much of a kernel as matters, IPv6 routes that follow their interface included (seen on Linux 6.18).
     #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::preflight::Finding;
 use super::probe::judge::{Lost, trouble};
-use super::probe::{Layer, Report, Roll};
 use crate::name::NodeName;
+use crate::probe::{Layer, Report, Roll};
 use crate::size::{Envelope, Mtu};
 
 /// The longest a node takes part. Whoever asked may be gone.
@@ -150,9 +150,9 @@ pub fn outcome(size: Mtu, nodes: &BTreeMap<NodeName, Asked>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::probe::{All, Loss, Narrow, Way};
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
+    use crate::probe::{All, Loss, Narrow, Way};
 
     fn ask(bytes: u32, seconds: u64) -> Ask {
         Ask { carries: mtu(bytes), left: Duration::from_secs(seconds) }

@@ -14,7 +14,7 @@ use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::error::chain;
 use netferry_core::mtu::equipment::Equipment;
 use netferry_core::mtu::plan::Observed;
-use netferry_core::mtu::probe::Report;
+use netferry_core::probe::Report;
 use netferry_translate::machine::{Machine, understood};
 use netferry_translate::{mtu as translate, probe};
 use tracing::warn;

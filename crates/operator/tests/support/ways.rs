@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use netferry_core::mtu::boot::Booted;
-use netferry_core::mtu::probe::ledger::{Aim, Answers, Ledger};
-use netferry_core::mtu::probe::{All, Loss, Narrow, Report, Roll, Way};
 use netferry_core::name::NodeName;
+use netferry_core::probe::ledger::{Aim, Answers, Ledger};
+use netferry_core::probe::{All, Loss, Narrow, Report, Roll, Way};
 
 use super::machine::Seen;
 

@@ -139,7 +139,7 @@ pub fn judge(record: &Record, measured: &Measured) -> Vec<Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
     use crate::mtu::paths::{Asker, Target};
     use crate::mtu::record::{Change, Ends, Stage};
 

@@ -212,7 +212,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
 
     /// A site with both families.
     fn site(number: u8) -> Site {

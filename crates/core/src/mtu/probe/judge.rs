@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::super::record::{Change, Record, Stage};
-use super::{Layer, Report, Roll, Way};
 use crate::name::NodeName;
+use crate::probe::{Layer, Report, Roll, Way};
 use crate::size::Mtu;
 
 /// What is held against a change.
@@ -131,10 +131,10 @@ pub fn untried(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{All, Loss, Narrow};
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
     use crate::mtu::record::Ends;
+    use crate::probe::{All, Loss, Narrow};
 
     fn way(word: &str) -> Way {
         Way::named(word).unwrap()

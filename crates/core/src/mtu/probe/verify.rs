@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::judge::{Lost, Pair, Trouble, trouble, untried};
-use super::{Layer, Report, Runs, Way};
 use crate::mtu::record::Record;
 use crate::name::NodeName;
+use crate::probe::{Layer, Report, Runs, Way};
 use crate::size::Mtu;
 
 /// What is known of a node.

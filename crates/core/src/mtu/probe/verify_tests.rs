@@ -1,7 +1,7 @@
-use super::super::{All, Loss, Narrow, Roll};
 use super::*;
-use crate::mtu::fixtures::{mtu, name};
+use crate::fixtures::{mtu, name};
 use crate::mtu::record::{Change, Ends, Stage};
+use crate::probe::{All, Loss, Narrow, Roll};
 use crate::size::Envelope;
 
 fn way(word: &str) -> Way {

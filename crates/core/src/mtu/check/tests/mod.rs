@@ -4,8 +4,8 @@ mod numbers;
 mod settings;
 
 use super::*;
+use crate::fixtures::mtu;
 use crate::mtu::equipment::Equipped;
-use crate::mtu::fixtures::mtu;
 use crate::mtu::record::{Change, Record, Stage};
 use crate::name::NodeName;
 

@@ -54,7 +54,7 @@ mod tests {
 
     use super::super::ledger::Answers;
     use super::*;
-    use crate::mtu::fixtures::{mtu, name};
+    use crate::fixtures::{mtu, name};
     use crate::size::Envelope;
 
     fn runs(epoch: u64, hosts: Envelope, pods: Envelope) -> Runs {

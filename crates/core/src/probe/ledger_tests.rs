@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::mtu::fixtures::mtu;
+use crate::fixtures::mtu;
 
 fn node() -> NodeName {
     NodeName::new("b").unwrap()
