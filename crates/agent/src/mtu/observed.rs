@@ -8,11 +8,12 @@ use ipnet::IpNet;
 use netferry_api::mtu::{InterfaceMtu, InterfaceRole, MtuObserved, NicRange, RouteMtu, TrialObserved};
 use netferry_core::mtu::boot::Booted;
 use netferry_core::overlay::names;
+use netferry_core::probe::Runs;
 use netferry_core::size::Envelope;
 use netferry_kernel::link::Link;
 use netferry_kernel::route::Route;
 use netferry_kernel::{IfName, Kernel, Objects, Topics, Watch};
-use netferry_translate::mtu as translate;
+use netferry_translate::{mtu as translate, probe};
 use tokio::sync::watch;
 
 use super::pods;
@@ -91,6 +92,11 @@ pub fn look(sight: &Sight<'_>, running: &Booted) -> Option<MtuObserved> {
             None
         }
     }
+}
+
+/// What probes need of it; `None` if the node serves no pods, or if its sizes make no sense.
+pub fn runs(observed: &MtuObserved) -> Option<Runs> {
+    probe::runs(translate::understood(observed).ok()?)
 }
 
 /// What node-feature-discovery is told: the uplink's MTU, what its card can do, what routes let out.

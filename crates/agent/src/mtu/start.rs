@@ -113,7 +113,7 @@ fn probe_peers(
         name: context.config.node.clone(),
         port: context.config.probe_port,
         peers: context.peers.subscribe(),
-        sizes,
+        runs: Box::new(move || observed::runs(sizes.borrow().as_ref()?)),
         pace: probe::Pace::default(),
     };
     let (report, reports) = watch::channel(None);

@@ -10,14 +10,12 @@ mod trials;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netferry_api::mtu::MtuObserved;
 use netferry_core::name::NodeName;
 use netferry_core::probe::ledger::Ledger;
 use netferry_core::probe::round::{Peers, aims, all, is_moving};
 use netferry_core::probe::turns::{Rate, Turns};
 use netferry_core::probe::{All, Loss, Peer, Report, Runs};
 use netferry_kernel::Kernel;
-use netferry_translate::{mtu as translate, probe};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -65,8 +63,10 @@ impl Pace {
     }
 }
 
+/// Reads what this node runs; `None` if it is unknown or the node serves no pods.
+pub type ReadRuns = Box<dyn Fn() -> Option<Runs> + Send + Sync>;
+
 /// What probing works with.
-#[derive(Debug)]
 pub struct Parts {
     /// The host's kernel.
     pub kernel: Arc<Kernel>,
@@ -76,8 +76,8 @@ pub struct Parts {
     pub port: u16,
     /// All nodes.
     pub peers: watch::Receiver<Peers>,
-    /// What this node really uses.
-    pub sizes: watch::Receiver<Option<MtuObserved>>,
+    /// See [`ReadRuns`].
+    pub runs: ReadRuns,
     /// See [`Pace`].
     pub pace: Pace,
 }
@@ -131,7 +131,7 @@ impl Prober {
     /// Ends trials and begins others; what is known by then, if anything new can be said, and how long after the last
     /// time.
     fn round(&mut self) -> Option<(Report, Duration)> {
-        let runs = self.runs()?;
+        let runs = (self.parts.runs)()?;
         let heard = self.parts.peers.clone();
         let peers = heard.borrow();
         let own = peers.get(&self.parts.name)?;
@@ -163,11 +163,6 @@ impl Prober {
         report.losses.iter_mut().for_each(coarse);
         let apart = self.parts.pace.between_reports(moving, peers.len());
         (!self.ledger.is_open()).then_some((report, apart))
-    }
-
-    fn runs(&self) -> Option<Runs> {
-        let sizes = self.parts.sizes.borrow();
-        probe::runs(translate::understood(sizes.as_ref()?).ok()?)
     }
 
     fn due(&mut self, runs: &Runs, own: &Peer, peers: &Peers, now: Instant, moving: bool) -> Vec<NodeName> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netferry_agent::probe::{Pace, Parts, run as probe};
-use netferry_api::mtu::{CniMtu, InterfaceMtu, InterfaceRole, MtuObserved};
 use netferry_core::name::NodeName;
 use netferry_core::probe::message::Message;
 use netferry_core::probe::round::Peers;
@@ -71,7 +70,7 @@ impl World {
                 name: node(name),
                 port: PORT,
                 peers: self.peers.subscribe(),
-                sizes: watch::Sender::new(Some(observed())).subscribe(),
+                runs: Box::new(|| Some(Runs { hosts: Envelope::settled(mtu(9000)), ..runs() })),
                 pace: Pace { patience: Duration::from_millis(700), ..Pace::default() },
             };
             self._tasks.spawn(probe(parts, tell));
@@ -88,24 +87,21 @@ impl World {
 }
 
 fn known((at, name): (usize, &&str)) -> (NodeName, Peer) {
-    let runs = Runs {
-        epoch: 4,
-        hosts: Envelope::spanning(mtu(1500), mtu(9000)),
-        pods: Envelope::spanning(mtu(1400), mtu(8900)),
-    };
     let last = at + 1;
     let addresses = vec![
         (Way::named("hosts-ipv4").unwrap(), ip(&format!("172.30.0.{last}"))),
         (Way::named("hosts-ipv6").unwrap(), ip(&format!("fd00:30::{last}"))),
     ];
-    (node(name), Peer { uid: format!("uid-{name}"), addresses, runs: Some(runs), there: true })
+    (node(name), Peer { uid: format!("uid-{name}"), addresses, runs: Some(runs()), there: true })
 }
 
-/// What both say of themselves.
-fn observed() -> MtuObserved {
-    let uplink = InterfaceMtu { name: "eth0".into(), role: InterfaceRole::Uplink, mtu: 9000, nic: None };
-    let cni = CniMtu { mtu: 8900, routable_mtu: Some(1400) };
-    MtuObserved::new(vec![uplink], vec![], Some(cni)).unwrap().at_epoch(4)
+/// What both are known to run. Their own uplinks have no pinned route.
+fn runs() -> Runs {
+    Runs {
+        epoch: 4,
+        hosts: Envelope::spanning(mtu(1500), mtu(9000)),
+        pods: Envelope::spanning(mtu(1400), mtu(8900)),
+    }
 }
 
 fn all() -> Roll {
