@@ -9,6 +9,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod label;
+pub mod migration;
 pub mod mtu;
 pub mod name;
 pub mod net;

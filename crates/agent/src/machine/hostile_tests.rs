@@ -8,6 +8,7 @@ use std::path::Path;
 use netferry_api::rollout::MachineConfig as Written;
 use netferry_core::error::chain;
 use netferry_core::rollout::config::{MachineConfig, Spec};
+use netferry_core::rollout::epochs::Epochs;
 use netferry_core::rollout::journal::INTENT;
 use netferry_core::rollout::merge::{Rendered, merge};
 use netferry_translate::machine_config::machine_config;
@@ -297,7 +298,7 @@ fn no_hostile_configuration_is_rendered_and_one_that_reaches_a_node_is_refused_o
             name: format!("rendered-worker-{number}"),
             spec: written.spec,
             sources: vec![],
-            epoch: 2,
+            epochs: Epochs::of("mtu", 2),
         };
         if store::check(&disk, &hostile).is_err() {
             let before = shown(&root);

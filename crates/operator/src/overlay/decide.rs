@@ -7,7 +7,7 @@ use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::HostCidrs;
 use netferry_api::overlay::conditions::DegradedReason as Reason;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkStatus, OperatorNetworkSpec, Plugin};
-use netferry_core::mtu::check::ChangeRefusal;
+use netferry_core::migration::ChangeRefusal;
 use netferry_core::net::Family;
 use netferry_core::overlay::allocate::change::uproots;
 use netferry_core::overlay::allocate::{Applicant, allocate_in, check};

@@ -2,7 +2,7 @@
 
 use netferry_api::migration::{MigrationMode as AskedMode, MigrationStatus};
 use netferry_api::overlay::{OperatorNetworkSpec, Plugin};
-use netferry_core::mtu::check::{ChangeRefusal, DualStack, Migration, MigrationMode, Settings, may_become};
+use netferry_core::migration::{ChangeRefusal, DualStack, Migration, MigrationMode, Settings, may_become};
 use netferry_core::overlay::host::GENEVE_PORT;
 use netferry_core::overlay::networks::{ClusterRange, Networks};
 

@@ -3,15 +3,13 @@
 //! Everything is checked before anything is written, and a refusal changes nothing. All that is wrong is said at once,
 //! each refusal with the field, the number that stands there and the numbers that could.
 
-mod around;
 mod edit;
 mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub use around::{DualStack, Hybrid, Migration, MigrationMode, NetworkType, Settings, may_become};
 pub use edit::{Asked, AskedChange, AskedEnds, Fleet, Hosts, Wanted, hosts_for, read, unserved};
-pub use refusal::{ChangeRefusal, Field, Refusal};
+pub use refusal::{Field, Refusal};
 
 use crate::size::Mtu;
 

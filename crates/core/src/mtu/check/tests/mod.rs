@@ -1,7 +1,6 @@
 mod edits;
 mod equipment;
 mod numbers;
-mod settings;
 
 use super::*;
 use crate::fixtures::mtu;
