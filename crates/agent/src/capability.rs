@@ -5,6 +5,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Paths;
 use crate::context::Context;
+use crate::host_init::OpenPart;
 use crate::machine::ManagedFile;
 use crate::node::publisher::Publisher;
 
@@ -12,6 +13,8 @@ use crate::node::publisher::Publisher;
 pub struct Capability {
     /// Its folder, log target and the owner of what it publishes.
     pub name: &'static str,
+    /// Opens its part in `netferry host-init`, if it has one.
+    pub boot: Option<OpenPart>,
     /// Starts its tasks. A task that panics ends the agent.
     pub start: fn(&Context, &mut Publisher, &mut JoinSet<()>) -> Vec<ManagedFile>,
     /// Removes what it left in the kernel and on the disk, on uninstall. Called in reverse order of [`Capability::start`].

@@ -17,6 +17,7 @@ mod bridge;
 mod bridge_size;
 mod follow;
 mod offloads;
+mod part;
 mod record;
 pub mod transfer;
 mod uplink;
@@ -40,13 +41,13 @@ use netferry_ovs::{CallError, Remote, SettleError};
 use tokio::time::timeout;
 
 use crate::config::Paths;
-use crate::machine::Disk;
-use crate::mtu::host as sized;
-use crate::mtu::host::SizesError;
+use crate::machine::{self, Disk, StoreError};
 use crate::overlay::host::{SettingsError, guard};
 use bridge::{Found, Plan, Switch};
 pub use bridge_size::BridgeSize;
 pub use follow::{Done, follow, keep};
+use part::Parts;
+pub use part::{BootError, BootPart, OpenPart};
 pub use record::{BridgeRecord, Moves, Record};
 
 pub use uplink::{NoUplink, Sight, choose};
@@ -140,9 +141,12 @@ pub enum InitError {
     /// What is ours in the kernel could not be removed.
     #[error("removing what is ours from the kernel")]
     Withdraw(#[source] SettingsError),
-    /// The sizes the host is to run at could not be found out or set.
+    /// The host's files could not be put in order after a loss of power.
+    #[error("putting in order what a loss of power left half done")]
+    Files(#[source] StoreError),
+    /// A capability could not prepare the host.
     #[error(transparent)]
-    Sizes(#[from] SizesError),
+    Part(#[from] BootError),
     /// What was done could not be written down.
     #[error("writing down what was done in {}", run.display())]
     Record {
@@ -176,7 +180,7 @@ impl InitError {
     pub fn is_refusal(&self) -> bool {
         match self {
             InitError::Uplink(_) | InitError::Foreign { .. } => true,
-            InitError::Sizes(error) => error.is_refusal(),
+            InitError::Part(error) => matches!(error, BootError::Refused(_)),
             InitError::NoSwitch { .. }
             | InitError::Database(_)
             | InitError::Rows { .. }
@@ -184,6 +188,7 @@ impl InitError {
             | InitError::Port { .. }
             | InitError::Kernel { .. }
             | InitError::Withdraw(_)
+            | InitError::Files(_)
             | InitError::Record { .. } => false,
         }
     }
@@ -205,7 +210,8 @@ pub async fn prepare(
         None => datapath_of(kernel)?,
     };
     step("putting the host's files in order");
-    let sizes = sized::Sizes::read(&options.root, &options.run)?;
+    mend(options)?;
+    let mut parts = Parts::open(options)?;
     let (mut sized, mut unsized_because) = (None, None);
     let bridge = match datapath {
         Datapath::Kernel if !options.always => {
@@ -213,19 +219,19 @@ pub async fn prepare(
             let found = bridge::find(&switch.client.snapshot(), &options.bridge);
             match look(kernel, options, &found) {
                 Ok(uplink) => {
-                    let took = sizes.take(kernel, &uplink, &mut step)?;
-                    took.record(kernel, &[&uplink.name])?;
+                    let uplink = parts.prepare(kernel, uplink, &mut step)?;
+                    parts.record(kernel, &[&uplink.name])?;
                     sized = Some(uplink.name.to_string());
                 }
                 // Without sizes to run at it does not matter which link it is.
-                Err(error) if !sizes.asks() => unsized_because = Some(chain(&error)),
+                Err(error) if !parts.need_uplink() => unsized_because = Some(chain(&error)),
                 Err(error) => return Err(error),
             }
             forget_last_boot(&switch, options).await?;
             None
         }
         Datapath::Kernel | Datapath::Userspace => {
-            Some(build(kernel, options, datapath, &sizes, &mut step).await?)
+            Some(build(kernel, options, datapath, &mut parts, &mut step).await?)
         }
     };
     let record = Record { datapath: datapath.into(), bridge, sized, unsized_because };
@@ -259,8 +265,8 @@ pub async fn prepare_alone(kernel: &Kernel, options: &Options, data: &Path) -> R
 /// anything reads them, the host's network service among others. Answers whether units changed by that: the host's
 /// service manager has read those already.
 pub fn mend(options: &Options) -> Result<bool, InitError> {
-    let disk = Disk::open(&options.root).map_err(SizesError::from)?;
-    Ok(sized::mend(&disk, &options.run)?)
+    let opened = Disk::open(&options.root).map_err(StoreError::from);
+    opened.and_then(|disk| machine::mend(&disk, &options.run)).map_err(InitError::Files)
 }
 
 /// Who moves packets on this host.
@@ -273,7 +279,7 @@ async fn build(
     kernel: &Kernel,
     options: &Options,
     datapath: Datapath,
-    sizes: &sized::Sizes,
+    parts: &mut Parts,
     step: &mut impl FnMut(&str),
 ) -> Result<BridgeRecord, InitError> {
     let (name, patience) = (&options.bridge, options.patience);
@@ -281,8 +287,7 @@ async fn build(
     let switch = connect(options).await?;
     let found = bridge::find(&switch.client.snapshot(), name);
     let uplink = look(kernel, options, &found)?;
-    let took = sizes.take(kernel, &uplink, step)?;
-    let uplink = Link { mtu: took.carries(), ..uplink };
+    let uplink = parts.prepare(kernel, uplink, step)?;
     forget_last_boot(&switch, options).await?;
     let mac = match (&found.mac, uplink.mac) {
         (_, Some(own)) if options.keep_mac => own,
@@ -323,7 +328,7 @@ async fn build(
     tell(transfer::up(kernel, name), || format!("switching {name} on"))?;
     step(&format!("turning routes from {} to {name}", uplink.name));
     hand_over(kernel, &uplink, &link)?;
-    took.record(kernel, &[name, &uplink.name])?;
+    parts.record(kernel, &[name, &uplink.name])?;
     step("telling the neighbours");
     let addresses = announce(kernel, &link, mac)?;
     Ok(BridgeRecord {

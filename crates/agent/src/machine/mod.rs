@@ -11,9 +11,11 @@ mod managed;
 pub mod restart;
 pub mod store;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kube::Api;
+use netferry_core::error::chain;
 
 use crate::config::Paths;
 use crate::context::Context;
@@ -33,9 +35,28 @@ pub use store::StoreError;
 /// Opens the host's files, in order after a loss of power, with a note of what this boot found there.
 pub(crate) fn open(paths: &Paths) -> Result<Disk, StoreError> {
     let disk = Disk::open(&paths.root)?;
-    store::recover(&disk)?;
-    store::note_boot(&disk, &paths.run)?;
+    mend(&disk, &paths.run)?;
     Ok(disk)
+}
+
+/// Completes what a loss of power left half done, and notes which configuration this boot found in force. Returns true if
+/// systemd units changed by that.
+///
+/// What cannot be repaired stops neither the boot nor the agent: a node that is up reports it, one that is not can only be
+/// reinstalled.
+pub(crate) fn mend(disk: &Disk, run: &Path) -> Result<bool, StoreError> {
+    let recovered = store::recover(disk).and_then(|recovered| {
+        let units = recovered.units;
+        recovered.complete().map(|()| units)
+    });
+    if let Err(error) = &recovered {
+        tracing::error!(
+            why = chain(error),
+            "what a loss of power left half done could not be repaired; going on"
+        );
+    }
+    store::note_boot(disk, run)?;
+    Ok(recovered.unwrap_or(true))
 }
 
 /// Takes the node to the configurations it is assigned, on the real host.

@@ -136,3 +136,41 @@ fn condition(node: &Node, why: Option<&str>, now: Timestamp) -> Option<NodeCondi
         last_transition_time: since.or(Some(time)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use netferry_core::overlay::topology::Topology;
+    use netferry_kernel::IfName;
+
+    use super::*;
+    use crate::node::HostFacts;
+
+    #[test]
+    fn a_link_too_small_for_the_pods_packets_is_reported_with_what_it_lacks() {
+        let facts = NodeFacts {
+            host: HostFacts {
+                link: IfName::new("br-ex").unwrap(),
+                mac: "02:00:00:00:00:01".parse().unwrap(),
+                mtu: 1500,
+                primary: netferry_api::annotation::FamilyPair::new("172.30.0.2/16".parse().ok(), None)
+                    .unwrap(),
+                gateways: vec![],
+                addresses: vec![],
+                management: None,
+            },
+            chassis: "6a5b".to_owned(),
+        };
+        let way_out = Topology::multi_node().way_out;
+        let mtu = |bytes| Mtu::new(bytes).unwrap();
+        assert_eq!(misfit(way_out, &facts, mtu(1442)), None);
+        assert_eq!(
+            misfit(Topology::single_node().way_out, &facts, mtu(9000)),
+            None,
+            "nothing is encapsulated"
+        );
+        assert_eq!(
+            misfit(way_out, &facts, mtu(1450)).unwrap(),
+            "link br-ex has an MTU of 1500 and carries only 1442 of a pod's 1450 bytes: raise its MTU by 8 or more"
+        );
+    }
+}

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::admission::Door;
 use super::boot::Running;
-use super::host::managed;
 use super::host::preview::Foresight;
+use super::host::{self, managed};
 use super::sizes::{self, trial};
 use super::{fit, observed};
 use crate::capability::Capability;
@@ -26,7 +26,7 @@ const NAME: &str = "mtu";
 /// The MTU in the agent's list.
 pub fn capability() -> Capability {
     // What it leaves in the kernel carries the mark of the host, and its files are the MachineConfig's.
-    Capability { name: NAME, start, withdraw: |_, _| Ok(()) }
+    Capability { name: NAME, boot: Some(host::boot_part), start, withdraw: |_, _| Ok(()) }
 }
 
 fn start(context: &Context, publisher: &mut Publisher, tasks: &mut JoinSet<()>) -> Vec<ManagedFile> {

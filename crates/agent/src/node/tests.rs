@@ -4,8 +4,6 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Node;
 use netferry_core::net::Stack;
 use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
-use netferry_core::overlay::topology::Topology;
-use netferry_core::size::Mtu;
 use netferry_kernel::address::{Address, Status};
 use netferry_kernel::link::Link;
 use netferry_kernel::route::{Hop, Route};
@@ -16,7 +14,6 @@ use super::annotations::{of_facts as annotations, of_place as place_annotations}
 use super::look::{HostFacts, Sight, look};
 use super::publisher::missing;
 use crate::fixtures::{link, place};
-use crate::mtu::fit;
 
 struct Host {
     links: Vec<Link>,
@@ -200,16 +197,4 @@ fn only_what_differs_is_written() {
     node.metadata.annotations = Some(have);
     let zone = BTreeMap::from([("k8s.ovn.org/zone-name".to_owned(), "n1".to_owned())]);
     assert_eq!(missing(&told, &node), zone);
-}
-
-#[test]
-fn a_link_too_small_for_the_pods_packets_is_told_with_what_it_lacks() {
-    let way_out = Topology::multi_node().way_out;
-    let mtu = |bytes| Mtu::new(bytes).unwrap();
-    assert_eq!(fit::misfit(way_out, &facts(), mtu(1442)), None);
-    assert_eq!(fit::misfit(Topology::single_node().way_out, &facts(), mtu(9000)), None, "nothing is wrapped");
-    assert_eq!(
-        fit::misfit(way_out, &facts(), mtu(1450)).unwrap(),
-        "link br-ex has an MTU of 1500 and carries only 1442 of a pod's 1450 bytes: raise its MTU by 8 or more"
-    );
 }

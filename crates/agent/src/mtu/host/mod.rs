@@ -10,7 +10,6 @@ pub mod preview;
 
 use std::path::{Path, PathBuf};
 
-use netferry_core::error::chain;
 use netferry_core::mtu::boot::{BootStep, Booted, Saved};
 use netferry_core::mtu::file::{self, HostFile, Unreadable};
 use netferry_core::size::Envelope;
@@ -19,7 +18,8 @@ use netferry_kernel::{IfName, Kernel};
 use persist::PersistError;
 use plan::{Host, Plan};
 
-use crate::machine::{Disk, DiskError, StoreError, store};
+use crate::host_init::{BootError, BootPart, Options};
+use crate::machine::{Disk, DiskError};
 use crate::mtu::boot;
 use crate::mtu::sizes::{self, SizeError};
 
@@ -41,9 +41,6 @@ pub enum SizesError {
     /// A file.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// What a loss of power left half done.
-    #[error("putting in order what a loss of power left half done")]
-    Recover(#[source] StoreError),
     /// What is running could not be written down or read.
     #[error("writing down what this boot runs at in {}", run.display())]
     Record {
@@ -72,7 +69,6 @@ impl SizesError {
             SizesError::Persist(PersistError::Disk(_))
             | SizesError::Kernel(SizeError::Kernel { .. } | SizeError::Record { .. })
             | SizesError::Disk(_)
-            | SizesError::Recover(_)
             | SizesError::Record { .. } => false,
         }
     }
@@ -80,25 +76,9 @@ impl SizesError {
 
 type Result<T> = std::result::Result<T, SizesError>;
 
-/// Mends what a loss of power left of the host's files, and notes which configuration this boot found in force. Answers
-/// whether units changed by that.
-///
-/// What cannot be mended does not stop the boot: a node that is up reports it, one that is not can only be reinstalled.
-pub(crate) fn mend(disk: &Disk, run: &Path) -> Result<bool> {
-    let recovered = store::recover(disk).and_then(|recovered| {
-        let units = recovered.units;
-        recovered.complete().map(|()| units)
-    });
-    if let Err(error) = &recovered {
-        tracing::error!(why = chain(error), "not everything was mended; booting nevertheless");
-    }
-    store::note_boot(disk, run).map_err(SizesError::Recover)?;
-    Ok(recovered.unwrap_or(true))
-}
-
 /// What is known before the uplink is.
 #[derive(Debug)]
-pub(crate) struct Sizes {
+struct Sizes {
     disk: Disk,
     run: PathBuf,
     file: Option<HostFile>,
@@ -106,37 +86,63 @@ pub(crate) struct Sizes {
     /// What this boot runs at, if an earlier run of this boot got so far. It stays so until the next one, whatever the
     /// file says by now.
     booted: Option<Booted>,
+    /// What the uplink runs at now, and whether what was kept for the change is to be forgotten.
+    took: Option<(Booted, bool)>,
+}
+
+/// Opens the MTU's part in a boot.
+pub(super) fn boot_part(options: &Options) -> std::result::Result<Box<dyn BootPart>, BootError> {
+    Ok(Box::new(Sizes::read(&options.root, &options.run)?))
+}
+
+impl From<SizesError> for BootError {
+    fn from(error: SizesError) -> BootError {
+        match error.is_refusal() {
+            true => BootError::Refused(error.into()),
+            false => BootError::Failed(error.into()),
+        }
+    }
+}
+
+impl BootPart for Sizes {
+    fn needs_uplink(&self) -> bool {
+        self.file.as_ref().is_some_and(HostFile::changes_hosts)
+    }
+
+    fn prepare(
+        &mut self,
+        kernel: &Kernel,
+        uplink: &Link,
+        step: &mut dyn FnMut(&str),
+    ) -> std::result::Result<Option<u32>, BootError> {
+        let took = self.take(kernel, uplink, step)?;
+        self.took = Some(took);
+        Ok(Some(took.0.host.carries().bytes()))
+    }
+
+    fn record(&mut self, kernel: &Kernel, links: &[&IfName]) -> std::result::Result<(), BootError> {
+        Ok(self.record_sizes(kernel, links)?)
+    }
 }
 
 impl Sizes {
-    /// Mends what a loss of power left of the host's files, and reads what they say.
-    pub(crate) fn read(root: &Path, run: &Path) -> Result<Sizes> {
+    /// Reads what the host's files say of its sizes.
+    fn read(root: &Path, run: &Path) -> Result<Sizes> {
         let disk = Disk::open(root)?;
-        mend(&disk, run)?;
         let record = |source| SizesError::Record { run: run.to_owned(), source };
         let text = disk.read(file::PATH)?;
         let file = text.map(|text| HostFile::parse(&String::from_utf8_lossy(&text))).transpose()?;
         let saved = boot::saved(&disk)?;
         let booted = boot::read(run).map_err(record)?;
-        Ok(Sizes { disk, run: run.to_owned(), file, saved, booted })
-    }
-
-    /// Is the host told to run at anything but what it has?
-    pub(crate) fn asks(&self) -> bool {
-        self.file.as_ref().is_some_and(HostFile::changes_hosts)
+        Ok(Sizes { disk, run: run.to_owned(), file, saved, booted, took: None })
     }
 
     /// Takes the uplink to what it is to run at.
-    pub(crate) fn take(
-        &self,
-        kernel: &Kernel,
-        uplink: &Link,
-        step: &mut impl FnMut(&str),
-    ) -> Result<Took<'_>> {
+    fn take(&self, kernel: &Kernel, uplink: &Link, step: &mut dyn FnMut(&str)) -> Result<(Booted, bool)> {
         let mtu = sizes::of(uplink)?;
         if let Some(booted) = self.booted {
             self.run_at(kernel, uplink, booted.host, step)?;
-            return Ok(Took { sizes: self, booted, forget: false });
+            return Ok((booted, false));
         }
         let host = Host { disk: &self.disk, kernel, uplink };
         // Before anything is changed.
@@ -163,44 +169,23 @@ impl Sizes {
             }
         }
         let booted = took.expect("a boot always ends in a record");
-        Ok(Took { sizes: self, booted, forget })
+        Ok((booted, forget))
     }
 
-    fn run_at(
-        &self,
-        kernel: &Kernel,
-        uplink: &Link,
-        at: Envelope,
-        step: &mut impl FnMut(&str),
-    ) -> Result<()> {
+    fn run_at(&self, kernel: &Kernel, uplink: &Link, at: Envelope, step: &mut dyn FnMut(&str)) -> Result<()> {
         step(&format!("running {} at MTU {at}", uplink.name));
         Ok(sizes::run(kernel, &[&uplink.name], at, &self.run)?)
     }
-}
 
-/// What the uplink runs at now.
-#[derive(Debug)]
-pub(crate) struct Took<'s> {
-    sizes: &'s Sizes,
-    booted: Booted,
-    forget: bool,
-}
-
-impl Took<'_> {
-    /// What links carry.
-    pub(crate) fn carries(&self) -> u32 {
-        self.booted.host.carries().bytes()
-    }
-
-    /// Holds what was made meanwhile too, and writes down what is running; what was kept for the change is forgotten
-    /// once it has ended.
-    pub(crate) fn record(&self, kernel: &Kernel, links: &[&IfName]) -> Result<()> {
-        let Sizes { disk, run, .. } = self.sizes;
-        sizes::run(kernel, links, self.booted.host, run)?;
-        let record = |source| SizesError::Record { run: run.clone(), source };
-        boot::write(run, &self.booted).map_err(record)?;
-        if self.forget {
-            boot::forget(disk)?;
+    /// Holds links that were made meanwhile too, and records what is running. What was kept for the change is forgotten
+    /// once the change has ended.
+    fn record_sizes(&self, kernel: &Kernel, links: &[&IfName]) -> Result<()> {
+        let Some((booted, forget)) = &self.took else { return Ok(()) };
+        sizes::run(kernel, links, booted.host, &self.run)?;
+        let record = |source| SizesError::Record { run: self.run.clone(), source };
+        boot::write(&self.run, booted).map_err(record)?;
+        if *forget {
+            boot::forget(&self.disk)?;
         }
         Ok(())
     }
