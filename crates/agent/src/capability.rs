@@ -1,6 +1,7 @@
 //! How a capability plugs into the agent.
 
 use netferry_kernel::Kernel;
+use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
 use crate::config::Paths;
@@ -15,10 +16,23 @@ pub struct Capability {
     pub name: &'static str,
     /// Opens its part in `netferry host-init`, if it has one.
     pub boot: Option<OpenPart>,
-    /// Starts its tasks. A task that panics ends the agent.
-    pub start: fn(&Context, &mut Publisher, &mut JoinSet<()>) -> Vec<ManagedFile>,
+    /// Starts it in an agent.
+    pub start: fn(&Context, &mut Startup),
     /// Removes what it left in the kernel and on the disk, on uninstall. Called in reverse order of [`Capability::start`].
     pub withdraw: fn(&Kernel, &Paths) -> Result<(), WithdrawError>,
+}
+
+/// What the parts of a starting agent add to.
+#[derive(Default)]
+pub struct Startup {
+    /// Tasks. One that panics ends the agent.
+    pub tasks: JoinSet<()>,
+    /// The annotations of this node.
+    pub publisher: Publisher,
+    /// Files of MachineConfigs that a part knows.
+    pub files: Vec<ManagedFile>,
+    /// Metrics.
+    pub metrics: Registry,
 }
 
 /// Something of a capability stays on the host.

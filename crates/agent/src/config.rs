@@ -1,5 +1,6 @@
 //! What an agent is told at its start.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub struct Config {
     pub namespace: String,
     /// The UDP port at which nodes try whether packets get through between them; the same on all.
     pub probe_port: u16,
+    /// Where health and metrics are served over HTTP; nowhere if `None`.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Config {
@@ -101,6 +104,7 @@ impl Config {
             datapath: None,
             namespace: "netferry".to_owned(),
             probe_port: PROBE_PORT,
+            listen: None,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod host_init;
 mod kept;
 pub mod leave;
 pub mod machine;
+pub mod metrics;
 pub mod mtu;
 pub mod node;
 pub mod on_host;

@@ -8,20 +8,20 @@ use netferry_ovs::client::LinkError;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::capability::Startup;
 use crate::cluster::{self, Cache};
 use crate::config::Config;
 use crate::context::Context;
 use crate::host_init::{InitError, Record};
-use crate::leave;
 use crate::machine::{self, StoreError};
 use crate::node;
 use crate::node::gate::{Gate, Verdict};
-use crate::node::publisher::Publisher;
 use crate::overlay::ovn::Stores;
 use crate::overlay::ovn::daemons::{Daemons, StartError};
 use crate::overlay::pods::server::NotListening;
 use crate::overlay::{self, switch};
 use crate::tasks::failure;
+use crate::{leave, metrics};
 
 /// Why an agent ends by itself.
 #[derive(Debug, thiserror::Error)]
@@ -108,21 +108,25 @@ async fn serve(
         admitted: watch::Sender::default(),
         bridge_size: watch::Sender::default(),
     });
-    let (mut tasks, mut publisher) = (JoinSet::new(), Publisher::default());
+    let mut startup = Startup::default();
     let (nodes, name) = (Api::all(context.client.clone()), context.config.node.to_string());
-    tasks.spawn(node::own::follow(nodes.clone(), name.clone(), tell_own));
-    tasks.spawn(cluster::follow_basis(context.client.clone(), tell_networks));
-    node::start(&context, &mut publisher, &mut tasks, tell_facts);
-    let mut files = Vec::new();
+    startup.tasks.spawn(node::own::follow(nodes.clone(), name.clone(), tell_own));
+    startup.tasks.spawn(cluster::follow_basis(context.client.clone(), tell_networks));
+    node::start(&context, &mut startup, tell_facts);
     for capability in crate::capabilities() {
-        files.extend((capability.start)(&context, &mut publisher, &mut tasks));
+        (capability.start)(&context, &mut startup);
     }
-    tasks.spawn(machine::keep(&context, files));
     let (tell_verdict, verdict) = watch::channel(Verdict::default());
-    tasks.spawn(context.gate.clone().follow(tell_verdict));
-    let zone = overlay::start(&context, chassis, cache, verdict, &mut publisher, &mut tasks).await;
+    startup.tasks.spawn(context.gate.clone().follow(tell_verdict));
+    let zone = overlay::start(&context, chassis, cache, verdict, &mut startup).await;
     let zone = zone.map_err(RunError::Socket)?;
+    let Startup { mut tasks, publisher, files, metrics } = startup;
+    tasks.spawn(machine::keep(&context, files));
     tasks.spawn(publisher.run(nodes, name, context.own.clone(), context.admitted.subscribe()));
+    if let Some(address) = context.config.listen {
+        let serve = metrics::serve(Arc::clone(&context.kernel), address, metrics);
+        tasks.spawn(async { match serve.await {} });
+    }
     tokio::select! {
         failed = zone => Err(RunError::Part(failed)),
         failed = failure(Some(&mut tasks)) => Err(RunError::Part(failed)),

@@ -15,9 +15,8 @@ use super::host::preview::Foresight;
 use super::host::{self, managed};
 use super::sizes::{self, trial};
 use super::{fit, observed};
-use crate::capability::Capability;
+use crate::capability::{Capability, Startup};
 use crate::context::Context;
-use crate::machine::ManagedFile;
 use crate::node::publisher::{Publisher, When};
 use crate::probe;
 
@@ -29,7 +28,8 @@ pub fn capability() -> Capability {
     Capability { name: NAME, boot: Some(host::boot_part), start, withdraw: |_, _| Ok(()) }
 }
 
-fn start(context: &Context, publisher: &mut Publisher, tasks: &mut JoinSet<()>) -> Vec<ManagedFile> {
+fn start(context: &Context, startup: &mut Startup) {
+    let Startup { tasks, publisher, files, .. } = startup;
     let running = Running::open(&context.config.paths.run);
     let preview = Foresight {
         kernel: Arc::clone(&context.kernel),
@@ -52,7 +52,7 @@ fn start(context: &Context, publisher: &mut Publisher, tasks: &mut JoinSet<()>) 
     publisher.add_printed(tasks, sizes, observed.clone(), |sizes| BTreeMap::from([sizes.entry()]));
     probe_peers(context, observed, publisher, tasks);
     tasks.spawn(hold(context, &running, tried));
-    vec![managed::managed(running, Arc::clone(&context.disk), preview)]
+    files.push(managed::managed(running, Arc::clone(&context.disk), preview));
 }
 
 /// Decides whether the node serves pods, at which sizes, and as which object.

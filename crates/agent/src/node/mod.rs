@@ -22,12 +22,12 @@ use netferry_kernel::{Event, IfName, Kernel, Objects, Result, Topics, Watch};
 use netferry_ovs::Client;
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::capability::Startup;
 use crate::context::Context;
 use annotations::FACT_KEYS;
-use publisher::{Publisher, When};
+use publisher::When;
 
 pub use look::{HostFacts, Sight, look};
 
@@ -61,8 +61,7 @@ pub struct Sources {
 /// Observes the node, and publishes its facts on the object that was admitted.
 pub(crate) fn start(
     context: &Context,
-    publisher: &mut Publisher,
-    tasks: &mut JoinSet<()>,
+    Startup { tasks, publisher, .. }: &mut Startup,
     facts: watch::Sender<Option<NodeFacts>>,
 ) {
     let sources = Sources {

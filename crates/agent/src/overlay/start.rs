@@ -18,12 +18,13 @@ use super::pods::server::{NotListening, Server};
 use super::pods::{self, Parts, Pods, Readiness, conflist};
 use super::session::Sessions;
 use super::{forward, host, switch};
+use crate::capability::Startup;
 use crate::cluster::Cache;
 use crate::context::Context;
 use crate::host_init;
 use crate::node::annotations::{self, PLACE_KEYS};
 use crate::node::gate::Verdict;
-use crate::node::publisher::{Publisher, When};
+use crate::node::publisher::When;
 
 const NAME: &str = "overlay";
 /// How often the host's forwards are written to disk at most, for the next boot.
@@ -39,9 +40,9 @@ pub(crate) async fn start(
     chassis: String,
     cache: Cache,
     gate: watch::Receiver<Verdict>,
-    publisher: &mut Publisher,
-    tasks: &mut JoinSet<()>,
+    startup: &mut Startup,
 ) -> Result<impl Future<Output = JoinError> + use<>, NotListening> {
+    let Startup { tasks, publisher, .. } = startup;
     let paths = &context.config.paths;
     let process = switch::Process::now(&paths.ovs_run, context.datapath).await;
     let (tell_process, process) = watch::channel(process);
@@ -62,7 +63,7 @@ pub(crate) async fn start(
     let (links, links_seen) = watch::channel(BTreeSet::new());
     let host = keep_host(context, &outlook, links_seen, tasks);
     let (handle, requests) = ZoneHandle::new();
-    attach_pods(context, handle, &outlook, links, host, gate, tasks)?;
+    attach_pods(context, handle, &outlook, links, host, gate, startup)?;
     let sessions = Sessions { chassis, process, requests, outlook };
     Ok(sessions.run(Arc::clone(context), cache))
 }
@@ -107,7 +108,7 @@ fn attach_pods(
     links: watch::Sender<BTreeSet<IfName>>,
     host: watch::Receiver<host::State>,
     gate: watch::Receiver<Verdict>,
-    tasks: &mut JoinSet<()>,
+    Startup { tasks, metrics, .. }: &mut Startup,
 ) -> Result<(), NotListening> {
     let paths = &context.config.paths;
     let (objects, follow) = ApiPods::new(context.client.clone(), &context.config.node);
@@ -129,6 +130,7 @@ fn attach_pods(
         objects,
         place: outlook.place.subscribe(),
         readiness: readiness.clone(),
+        metrics: pods::Metrics::register(metrics),
     });
     let server = Server::open(&paths.cni_socket())?;
     let (keeper, writer) = (pods.clone(), pods.clone());

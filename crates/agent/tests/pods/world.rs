@@ -261,6 +261,7 @@ impl World {
             objects,
             place: self.place.subscribe(),
             readiness: self.readiness.subscribe(),
+            metrics: netferry_agent::overlay::pods::Metrics::default(),
         });
         let server = Server::open(&self.socket()).unwrap();
         let (sender, links) = watch::channel(BTreeSet::new());

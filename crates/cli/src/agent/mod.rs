@@ -1,5 +1,6 @@
 //! `netferry agent`: the flags, and the process around the agent.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,9 @@ pub(crate) struct NodeArgs {
     /// UDP port at which nodes try whether full-size packets get through between them; the same on every node
     #[arg(long, value_name = "PORT", default_value_t = PROBE_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     probe_port: u16,
+    /// Serve /healthz and /metrics (for Prometheus) at this address, such as 0.0.0.0:9645
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     places: Places,
 }
@@ -161,6 +165,7 @@ pub(crate) fn config(args: &NodeArgs) -> Result<Config, Failure> {
         },
         namespace: args.operator_namespace.clone(),
         probe_port: args.probe_port,
+        listen: args.listen,
         ..Config::new(node)
     })
 }

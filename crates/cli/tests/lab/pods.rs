@@ -15,6 +15,13 @@ fn answered(lab: &Lab, from: &str, address: &str, name: &str) {
     }
 }
 
+/// What an agent answers to a scraper on its node.
+fn scraped(lab: &Lab, node: &str, path: &str) -> String {
+    let ask =
+        format!("exec 3<>/dev/tcp/127.0.0.1/9645; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
+    said(lab, node, &["bash", "-c", &ask])
+}
+
 /// Pods of two namespaces on two nodes, everybody with everybody.
 fn exchange(lab: &Lab, nodes: [&str; 2]) {
     for name in ["red", "blue"] {
@@ -38,6 +45,9 @@ fn exchange(lab: &Lab, nodes: [&str; 2]) {
 fn pods_of_two_namespaces_exchange_packets_also_after_reboots_and_down_leaves_nothing() {
     let lab = up(&options(3));
     exchange(&lab, ["node-1", "node-2"]);
+    assert!(scraped(&lab, "node-1", "/healthz").contains("ok"));
+    let metrics = scraped(&lab, "node-1", "/metrics");
+    assert!(metrics.contains(r#"netferry_cni_requests_total{command="Add",result="Done"} 2"#), "{metrics}");
     crate::commands::metered(&lab);
     let address = ready(&lab, "red", "red-1");
 

@@ -150,7 +150,8 @@ async fn live(spec: &Spec, reporter: &Reporter, children: &Children) -> Result<(
     if spec.parts.agent {
         let program = Program::new(spec.program_inside(), "/var/log/netferry/agent.log").named("agent");
         let command = if spec.solo { "solo" } else { "agent" };
-        let arguments = ["--kubeconfig", AGENT, command, "--node", spec.name.as_str()];
+        let node = spec.name.as_str();
+        let arguments = ["--kubeconfig", AGENT, command, "--node", node, "--listen", "0.0.0.0:9645"];
         services.push(program.args(arguments).env("NODE_NAME", spec.name.as_str()).supervise(children));
     }
     let kubelet = Kubelet::start(spec, Path::new(KUBELET), children, reporter).await?;

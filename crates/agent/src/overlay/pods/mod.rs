@@ -16,6 +16,7 @@ pub mod conflist;
 mod del;
 pub mod links;
 mod locks;
+mod metrics;
 pub mod objects;
 pub mod port;
 pub mod ready;
@@ -44,6 +45,7 @@ use tokio::sync::watch;
 
 pub(crate) use add::blocking;
 use locks::Locks;
+pub use metrics::Metrics;
 use objects::PodObjects;
 use reserve::Reservations;
 
@@ -138,6 +140,7 @@ struct Inner {
     objects: Arc<dyn PodObjects>,
     place: watch::Receiver<Option<Arc<Place>>>,
     readiness: watch::Receiver<Readiness>,
+    metrics: Metrics,
     locks: Locks,
     reservations: Arc<Reservations>,
     /// Links whose ports we are taking off the switch: the one disappearance that is not to be repaired.
@@ -162,12 +165,14 @@ pub struct Parts {
     pub place: watch::Receiver<Option<Arc<Place>>>,
     /// What STATUS answers.
     pub readiness: watch::Receiver<Readiness>,
+    /// What is measured.
+    pub metrics: Metrics,
 }
 
 impl Pods {
     /// Pods can be attached from now on, by whoever asks through [`Pods::answer`].
     pub fn new(parts: Parts) -> Pods {
-        let Parts { settings, kernel, switch, southbound, ports, objects, place, readiness } = parts;
+        let Parts { settings, kernel, switch, southbound, ports, objects, place, readiness, metrics } = parts;
         Pods(Arc::new(Inner {
             settings,
             kernel,
@@ -177,6 +182,7 @@ impl Pods {
             objects,
             place,
             readiness,
+            metrics,
             locks: Locks::default(),
             reservations: Arc::default(),
             leaving: Locks::default(),
@@ -188,11 +194,14 @@ impl Pods {
     pub async fn answer(&self, ask: Ask) -> Answer {
         let started = Instant::now();
         let mut spent = Spent::default();
+        let measured = Metrics::begin(&ask);
         let (result, error) = match self.answered(ask, &mut spent).await {
             Ok(result) => (result, None),
             Err(error) => (None, Some(error)),
         };
-        spent.total_us = micros(started.elapsed());
+        let took = started.elapsed();
+        spent.total_us = micros(took);
+        self.0.metrics.end(measured, took, error.is_none());
         Answer { result, error, spent }
     }
 
