@@ -270,7 +270,7 @@ fn shown(root: &Path) -> Vec<String> {
 fn boot(disk: &Disk, run: &Path, what: &str) {
     let _ = std::fs::remove_dir_all(run);
     std::fs::create_dir(run).unwrap();
-    crate::mtu::host::mend(disk, run)
+    super::mend(disk, run)
         .unwrap_or_else(|error| panic!("{what}: the node does not boot: {}", chain(&error)));
 }
 
