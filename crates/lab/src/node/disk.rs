@@ -10,8 +10,9 @@ use super::Spec;
 use crate::error::{During, Result};
 
 /// What a machine's own `/etc` has of the installation it came from: what programs need to find libraries, users and
-/// each other. Its identity and its network are not among it.
-const FROM_INSTALLATION: [&str; 24] = [
+/// each other. Its identity and its network are not among it, the hooks of its network service least of all: they run programs
+/// and read files that a node does not have, and one that fails keeps the node from coming up.
+const FROM_INSTALLATION: [&str; 20] = [
     "alternatives",
     "bash.bashrc",
     "ca-certificates",
@@ -26,10 +27,6 @@ const FROM_INSTALLATION: [&str; 24] = [
     "ld.so.conf",
     "ld.so.conf.d",
     "login.defs",
-    "network/if-down.d",
-    "network/if-post-down.d",
-    "network/if-pre-up.d",
-    "network/if-up.d",
     "nsswitch.conf",
     "os-release",
     "passwd",
@@ -39,10 +36,15 @@ const FROM_INSTALLATION: [&str; 24] = [
 ];
 
 /// Directories a new disk has.
-const DIRECTORIES: [&str; 11] = [
+const DIRECTORIES: [&str; 15] = [
     "etc/cni/net.d",
     "etc/kubernetes",
     "etc/netferry",
+    // ifupdown refuses to work without them.
+    "etc/network/if-down.d",
+    "etc/network/if-post-down.d",
+    "etc/network/if-pre-up.d",
+    "etc/network/if-up.d",
     "etc/network/interfaces.d",
     "etc/openvswitch",
     "opt/cni/bin",
@@ -132,5 +134,19 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(fs::read_link(from)?, to)
     } else {
         fs::copy(from, to).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debian's `wpasupplicant`, which comes with NetworkManager, leaves links there whose targets a node does not have.
+    #[test]
+    fn a_node_runs_no_hook_of_the_installation_it_came_from() {
+        assert!(!FROM_INSTALLATION.iter().any(|name| name.starts_with("network")));
+        for hooks in ["if-down.d", "if-post-down.d", "if-pre-up.d", "if-up.d"] {
+            assert!(DIRECTORIES.contains(&format!("etc/network/{hooks}").as_str()), "{hooks}");
+        }
     }
 }
