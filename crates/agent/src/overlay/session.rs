@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use netferry_core::overlay::inputs::{Model, News};
 use netferry_core::overlay::names;
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
-use netferry_core::overlay::zone::{Datapath, SwitchFacts};
+use netferry_core::overlay::zone::{Datapath, SwitchFacts, SwitchProcess};
 use netferry_core::size::Envelope;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -13,8 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::follow::{self, Own};
 use super::host::neighbours::TunnelNeighbours;
 use super::host::tunnel_routes;
-use super::ovn::{Heard, Keeper, Model, News, Outlook, Requests, astray};
-use super::switch;
+use super::ovn::{Heard, Keeper, Outlook, Requests, astray};
 use crate::cluster::{Basis, Cache, Written};
 use crate::context::Context;
 use crate::tasks::failure;
@@ -44,7 +44,7 @@ struct Session {
 /// What sessions are started with.
 pub(super) struct Sessions {
     pub(super) chassis: String,
-    pub(super) process: watch::Receiver<switch::Process>,
+    pub(super) process: watch::Receiver<SwitchProcess>,
     pub(super) requests: Requests,
     pub(super) outlook: Outlook,
 }
@@ -96,7 +96,7 @@ impl Sessions {
         tracing::info!(node = %me, ?mode, mtu = %ground.sizes, ?datapath, "keeping the zone");
         let basis = Basis { networks: ground.networks.clone(), mtu: ground.sizes.carries(), mode };
         let southbound = format!("unix:{}", paths.southbound_socket().display());
-        let switch::Process { has_flows, follows_routes } = *self.process.borrow();
+        let SwitchProcess { has_flows, follows_routes } = *self.process.borrow();
         let facts = SwitchFacts { southbound, datapath, has_flows, follows_routes };
         let tunnels = topology.way_out.tunnels;
         let model = Model::new(me.clone(), basis.networks.clone(), topology, basis.mtu, facts);
@@ -133,7 +133,7 @@ impl Sessions {
 }
 
 /// Forwards the state of the switch's process to the zone.
-async fn forward_process(mut process: watch::Receiver<switch::Process>, zone: mpsc::Sender<Heard>) {
+async fn forward_process(mut process: watch::Receiver<SwitchProcess>, zone: mpsc::Sender<Heard>) {
     loop {
         let now = *process.borrow_and_update();
         if zone.send(Heard::Process(now)).await.is_err() || process.changed().await.is_err() {

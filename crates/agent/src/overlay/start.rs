@@ -44,7 +44,7 @@ pub(crate) async fn start(
 ) -> Result<impl Future<Output = JoinError> + use<>, NotListening> {
     let Startup { tasks, publisher, .. } = startup;
     let paths = &context.config.paths;
-    let process = switch::Process::now(&paths.ovs_run, context.datapath).await;
+    let process = switch::process(&paths.ovs_run, context.datapath).await;
     let (tell_process, process) = watch::channel(process);
     tasks.spawn(switch::follow(paths.ovs_run.clone(), context.datapath, tell_process));
     let outlook = Outlook::default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use netferry_agent::overlay::host::ways::Ways;
-use netferry_agent::overlay::switch::Process;
+use netferry_agent::overlay::switch;
 use netferry_core::overlay::zone::Datapath;
 
 use crate::world::{Switch, name, namespace, run, until};
@@ -49,7 +49,7 @@ async fn the_switch_is_told_the_kernels_ways_through_the_bridge_and_tunnels_end_
     let (v4, v6) = (("192.0.2.0/24", None), ("2001:db8::/64", None));
     knows(&switch, &[v4, v6]).await;
     listens(&switch, "192.0.2.2").await;
-    assert!(!Process::now(switch.dir.path(), Datapath::Userspace).await.follows_routes);
+    assert!(!switch::process(switch.dir.path(), Datapath::Userspace).await.follows_routes);
 
     // They come, change and go as the kernel's do.
     run(&host, "ip route add default via 192.0.2.1; ip route add 10.9.0.0/16 via 192.0.2.7 metric 200");
@@ -98,7 +98,7 @@ async fn a_switch_that_reads_the_kernels_ways_is_told_none() {
         there.iter().any(|route| route.to.to_string() == "192.0.2.0/24").then_some(())
     })
     .await;
-    assert!(Process::now(switch.dir.path(), Datapath::Userspace).await.follows_routes);
+    assert!(switch::process(switch.dir.path(), Datapath::Userspace).await.follows_routes);
     let ways = Ways::new(Arc::clone(&host), switch.dir.path(), name("br-ex"));
     let keeping = tokio::spawn(async move { match ways.keep().await {} });
     // Telling would be done with once the switch has answered questions that were asked later.

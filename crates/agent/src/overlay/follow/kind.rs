@@ -11,10 +11,11 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Resource};
 use netferry_core::name::ObjectName;
+use netferry_core::overlay::inputs::Kind;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::overlay::ovn::{Heard, Kind};
+use crate::overlay::ovn::Heard;
 use crate::pause::Patience;
 
 /// Objects per page of a list: a page is in memory as a whole.

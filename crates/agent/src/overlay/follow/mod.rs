@@ -17,6 +17,7 @@ use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::overlay::cluster::Node;
+use netferry_core::overlay::inputs::{Kind, News};
 use netferry_core::overlay::networks::Networks;
 use netferry_core::overlay::topology::Mode;
 use netferry_core::probe::round::Peers;
@@ -29,7 +30,7 @@ pub(crate) use kind::fingerprint;
 use kind::{Reader, follow as follow_kind};
 
 use crate::cluster::Basis;
-use crate::overlay::ovn::{Heard, Kind, News};
+use crate::overlay::ovn::Heard;
 
 /// Follows everything the zone is computed from, until nobody listens.
 pub async fn follow(

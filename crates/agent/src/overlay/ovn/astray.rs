@@ -9,12 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use netferry_core::overlay::inputs::Moved;
 use netferry_core::overlay::service::Led;
 use netferry_ovs::unixctl::ControlError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::model::Moved;
 use crate::overlay::switch;
 
 /// From the leaving to the first look; each later one is after twice the time.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use netferry_core::name::ObjectName;
 use netferry_core::net::Addresses;
+use netferry_core::overlay::inputs::{Attached, Model};
 use netferry_core::overlay::names;
 use netferry_core::overlay::rows::{
     Interface, NbGlobal, RemoteBinding, RemoteChassis, Row as _, RowName, SwitchSettings,
@@ -11,8 +12,6 @@ use netferry_core::overlay::rows::{
 use netferry_ovs::{Atom, Change, Datum, Index, Row, RowKey, Snapshot, TableCopy};
 use uuid::Uuid;
 
-use super::local::Attached;
-use super::model::Model;
 use super::wanted;
 use crate::overlay::pods::record;
 

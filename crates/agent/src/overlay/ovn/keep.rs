@@ -12,23 +12,22 @@ use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::net::Mac;
 use netferry_core::overlay::allocate::Assignment;
 use netferry_core::overlay::host::HostPlan;
+use netferry_core::overlay::inputs::{Kind, LeftOut, Model, Moved, News, Part, Refused};
 use netferry_core::overlay::names;
 use netferry_core::overlay::rows::{Change, LogicalSwitchPort, Row as _};
 use netferry_core::overlay::service::Forward;
-use netferry_core::overlay::zone::Datapath;
+use netferry_core::overlay::zone::{Datapath, SwitchProcess};
 use netferry_ovs::RowKey;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::drift::{self, Look};
 use super::handle::{Request, Requests, Unavailable};
-use super::model::{Kind, LeftOut, Model, Moved, News, Part, Refused};
 use super::stores::Stores;
 use super::write::{Store, Which};
 use crate::overlay::follow::fingerprint;
 use crate::overlay::host::neighbours::{Peers, TunnelNeighbours};
 use crate::overlay::pods::{Place, Readiness};
-use crate::overlay::switch::Process;
 
 /// Between attempts to bring a database in line that did not take what was wanted.
 const RETRY: Duration = Duration::from_millis(500);
@@ -43,7 +42,7 @@ pub enum Heard {
     /// Where frames for the end of a node's tunnels go.
     Neighbour(NodeName, Option<(IpAddr, Mac)>),
     /// What the switch's process is like.
-    Process(Process),
+    Process(SwitchProcess),
     /// Of a kind there are these only, by their fingerprints.
     Only(Kind, HashSet<u64>),
     /// Everything there is was heard by now: what is not known does not exist.

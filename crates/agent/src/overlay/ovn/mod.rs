@@ -1,6 +1,6 @@
 //! One node's zone of the overlay: its daemons, its databases, its switch.
 //!
-//! [`model`] decides which rows there should be; [`keep`] makes the difference, in one transaction per change, and
+//! `core`'s [`Model`](netferry_core::overlay::inputs::Model) decides which rows there should be; [`keep`] makes the difference, in one transaction per change, and
 //! puts back what others change; [`astray`] sees to it that datagrams leave with their backends; [`daemons`] keeps the processes behind the databases; [`wanted`](self) says how rows
 //! are written there.
 
@@ -9,8 +9,6 @@ pub mod daemons;
 mod drift;
 mod handle;
 mod keep;
-mod local;
-mod model;
 mod stores;
 mod trouble;
 mod wanted;
@@ -18,6 +16,4 @@ mod write;
 
 pub use handle::{Requests, Unavailable, ZoneHandle};
 pub use keep::{Heard, Keeper, Outlook};
-pub use local::{Attached, LocalPods};
-pub use model::{Kind, LeftOut, Model, Moved, News, Part, Refused, Settled};
 pub use stores::Stores;

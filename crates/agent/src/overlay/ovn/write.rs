@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use netferry_core::error::chain;
+use netferry_core::overlay::inputs::Model;
 use netferry_core::overlay::rows::{Change, RowName, Rows};
 use netferry_core::overlay::zone::Datapath;
 use netferry_ovs::{CallError, Client, Desired, DiffError, Owner, RowKey, SettleError, Watcher};
 
 use super::drift::{Look, Reference};
-use super::model::Model;
 use super::trouble::Trouble;
 use super::wanted;
 

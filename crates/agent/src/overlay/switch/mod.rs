@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::ChassisId;
 use netferry_core::overlay::names;
-use netferry_core::overlay::zone::Datapath;
+use netferry_core::overlay::zone::{Datapath, SwitchProcess};
 use netferry_kernel::Kernel;
 use netferry_ovs::tables::vswitch::OpenVSwitch;
 use netferry_ovs::unixctl::{Control, ControlError};
@@ -81,45 +81,34 @@ pub async fn has_flows(run: &Path) -> Option<bool> {
     }
 }
 
-/// What the switch's process is like: another one may be another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// It has flows of an earlier controller.
-    pub has_flows: bool,
-    /// It takes its routes from the kernel; else it is told them (see [`crate::overlay::host::ways`]).
-    pub follows_routes: bool,
-}
-
-impl Process {
-    /// Of the one there is now. While there is none, as it is without being told otherwise.
-    pub async fn now(run: &Path, datapath: Datapath) -> Process {
-        let unknown = Process { has_flows: false, follows_routes: true };
-        Process {
-            has_flows: has_flows(run).await.unwrap_or(false),
-            follows_routes: unknown.reads_routes(run, datapath).await,
-        }
-    }
-
-    /// What was known, until it says something else. In the kernel's datapath the kernel finds the way.
-    async fn reads_routes(self, run: &Path, datapath: Datapath) -> bool {
-        if datapath == Datapath::Kernel {
-            return true;
-        }
-        match control(run).await {
-            // The loopback has some on every host.
-            Ok(control) => {
-                let routes = control.tunnel_routes().await;
-                routes.map_or(self.follows_routes, |routes| routes.iter().any(|route| !route.told))
-            }
-            Err(_) => self.follows_routes,
-        }
+/// The state of the switch's process. While there is none, it is taken to read the kernel's routes.
+pub async fn process(run: &Path, datapath: Datapath) -> SwitchProcess {
+    SwitchProcess {
+        has_flows: has_flows(run).await.unwrap_or(false),
+        follows_routes: follows_routes(run, datapath, true).await,
     }
 }
 
-/// Follows what the switch's process is like, for as long as anybody listens. A new one has no flows until
-/// `ovn-controller` has put some there.
-pub async fn follow(run: PathBuf, datapath: Datapath, process: watch::Sender<Process>) {
-    let tell = |now: Process| {
+/// Returns true if the switch takes its routes from the kernel; else they are set (see [`crate::overlay::host::ways`]).
+/// `known` is the answer while the switch gives none. In the kernel's datapath the kernel routes.
+async fn follows_routes(run: &Path, datapath: Datapath, known: bool) -> bool {
+    if datapath == Datapath::Kernel {
+        return true;
+    }
+    match control(run).await {
+        // The loopback has some on every host.
+        Ok(control) => {
+            let routes = control.tunnel_routes().await;
+            routes.map_or(known, |routes| routes.iter().any(|route| !route.told))
+        }
+        Err(_) => known,
+    }
+}
+
+/// Follows the state of the switch's process while it has a receiver. A new process has no flows until `ovn-controller`
+/// installed some.
+pub async fn follow(run: PathBuf, datapath: Datapath, process: watch::Sender<SwitchProcess>) {
+    let tell = |now: SwitchProcess| {
         process.send_if_modified(|last| {
             let differs = *last != now;
             *last = now;
@@ -134,8 +123,8 @@ pub async fn follow(run: PathBuf, datapath: Datapath, process: watch::Sender<Pro
                 let last = *process.borrow();
                 let has_flows = has_flows(&run).await != Some(false);
                 // One that has just started may not have read them yet, and is asked again.
-                let follows_routes = last.reads_routes(&run, datapath).await;
-                tell(Process { has_flows, follows_routes });
+                let follows_routes = follows_routes(&run, datapath, last.follows_routes).await;
+                tell(SwitchProcess { has_flows, follows_routes });
                 if has_flows {
                     break;
                 }
@@ -144,7 +133,7 @@ pub async fn follow(run: PathBuf, datapath: Datapath, process: watch::Sender<Pro
             // Nothing is ever said here: it ends with the process.
             let _ = life.read(&mut [0; 16]).await;
             let last = *process.borrow();
-            tell(Process { has_flows: false, ..last });
+            tell(SwitchProcess { has_flows: false, ..last });
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -14,7 +14,7 @@ mod pod;
 mod switch;
 
 pub(crate) use node::{ALLOW_PRIORITY, options_for};
-pub use switch::{Datapath, SwitchFacts};
+pub use switch::{Datapath, SwitchFacts, SwitchProcess};
 
 /// One node's zone.
 #[derive(Clone, Copy, Debug)]

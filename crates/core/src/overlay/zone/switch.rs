@@ -31,6 +31,15 @@ pub struct SwitchFacts {
     pub follows_routes: bool,
 }
 
+/// The state of the switch's process. It changes when the process is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchProcess {
+    /// As [`SwitchFacts::has_flows`].
+    pub has_flows: bool,
+    /// As [`SwitchFacts::follows_routes`].
+    pub follows_routes: bool,
+}
+
 impl Zone<'_> {
     /// The settings of the local switch and the management port on it.
     pub fn rows_of_switch(&self, facts: &SwitchFacts) -> Rows {

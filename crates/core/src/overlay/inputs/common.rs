@@ -1,12 +1,14 @@
 //! What thousands of objects have in common, kept once.
 
+#![allow(clippy::disallowed_types, reason = "looked up and pruned only: no decision depends on the order")]
+
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use netferry_core::label::Labels;
-use netferry_core::name::{NodeName, Text};
-use netferry_core::overlay::cluster::{EndpointSlice, NamedPort, PodObject};
+use crate::label::Labels;
+use crate::name::{NodeName, Text};
+use crate::overlay::cluster::{EndpointSlice, NamedPort, PodObject};
 
 /// Values, each kept once: thousands of pods carry the same labels, and are on the same nodes.
 #[derive(Debug)]

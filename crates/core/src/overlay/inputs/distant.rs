@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::net::Subnets;
-use netferry_core::overlay::cluster::{Pod, PodObject};
-use netferry_core::overlay::pod_addresses::{self, NotOurs};
+use crate::name::{NodeName, ObjectName};
+use crate::net::Subnets;
+use crate::overlay::cluster::{Pod, PodObject};
+use crate::overlay::pod_addresses::{self, NotOurs};
 
 /// Addresses of a pod that its node cannot have given it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use netferry_core::label::Labels;
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::net::Addresses;
-use netferry_core::overlay::cluster::{Pod, PodObject};
+use crate::label::Labels;
+use crate::name::{NodeName, ObjectName};
+use crate::net::Addresses;
+use crate::overlay::cluster::{Pod, PodObject};
 
 /// A pod's attachment, as the switch tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,17 +1,17 @@
 //! What is heard of the cluster, and which parts of the zone it marks.
 
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::overlay::cluster::{EndpointSlice, Node, Pod, PodObject};
-use netferry_core::overlay::zone::SwitchFacts;
+use crate::name::{NodeName, ObjectName};
+use crate::overlay::cluster::{EndpointSlice, Node, Pod, PodObject};
+use crate::overlay::zone::SwitchFacts;
 
 use super::claim::Claim;
 use super::{Kind, LocalPods, Model, News, Part, distant};
-use crate::overlay::switch::Process;
+use crate::overlay::zone::SwitchProcess;
 
 impl Model {
     /// Takes in what the switch's process is like.
-    pub fn hear_process(&mut self, process: Process) {
-        let Process { has_flows, follows_routes } = process;
+    pub fn hear_process(&mut self, process: SwitchProcess) {
+        let SwitchProcess { has_flows, follows_routes } = process;
         let facts = SwitchFacts { has_flows, follows_routes, ..self.switch.clone() };
         if facts != self.switch {
             self.switch = facts;

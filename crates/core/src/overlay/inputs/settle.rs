@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use netferry_core::name::ObjectName;
-use netferry_core::overlay::cluster::{EndpointSlice, Node};
-use netferry_core::overlay::rows::{Change, Rows};
-use netferry_core::overlay::service::{Forward, datagrams_led};
-use netferry_core::overlay::zone::Zone;
+use crate::name::ObjectName;
+use crate::overlay::cluster::{EndpointSlice, Node};
+use crate::overlay::rows::{Change, Rows};
+use crate::overlay::service::{Forward, datagrams_led};
+use crate::overlay::zone::Zone;
 
 use super::claim::Claim;
 use super::{LeftOut, Model, Part, Refers, Settled};

@@ -1,20 +1,20 @@
 use std::collections::BTreeMap;
 
-use netferry_core::label::{LabelSelector, Labels};
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::net::Stack;
-use netferry_core::overlay::allocate::{Assignment, NodeId};
-use netferry_core::overlay::cluster::*;
-use netferry_core::overlay::networks::{ClusterRange, Internal, Networks};
-use netferry_core::overlay::rows::Rows;
-use netferry_core::overlay::zone::{Datapath, SwitchFacts};
-use netferry_core::port::{Port, Protocol};
-use netferry_core::size::Mtu;
+use crate::label::{LabelSelector, Labels};
+use crate::name::{NodeName, ObjectName};
+use crate::net::Stack;
+use crate::overlay::allocate::{Assignment, NodeId};
+use crate::overlay::cluster::*;
+use crate::overlay::networks::{ClusterRange, Internal, Networks};
+use crate::overlay::rows::Rows;
+use crate::overlay::zone::{Datapath, SwitchFacts};
+use crate::port::{Port, Protocol};
+use crate::size::Mtu;
 use proptest::prelude::*;
 
+use super::Attached;
 use super::*;
-use crate::overlay::ovn::Attached;
-use crate::overlay::switch::Process;
+use crate::overlay::zone::SwitchProcess;
 
 fn networks() -> Networks {
     let range = ClusterRange::new("10.244.0.0/16".parse().unwrap(), 24).unwrap();
@@ -487,7 +487,7 @@ fn a_switch_that_lost_its_flows_is_told_not_to_wait_for_them() {
     let mut model = model();
     model.hear(News::Node(node(0)));
     model.settle();
-    let lost = Process { has_flows: false, follows_routes: true };
+    let lost = SwitchProcess { has_flows: false, follows_routes: true };
     model.hear_process(lost);
     let change = model.settle().change;
     assert_eq!((change.put.len(), change.gone.len()), (1, 0), "{:?}", change.put);

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use netferry_core::overlay::allocate::NodeId;
-use netferry_core::overlay::cluster::Node;
+use crate::overlay::allocate::NodeId;
+use crate::overlay::cluster::Node;
 
 /// What no two nodes can have.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

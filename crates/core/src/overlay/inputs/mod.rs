@@ -8,6 +8,7 @@ mod claim;
 mod common;
 mod distant;
 mod hear;
+mod local;
 mod mark;
 mod moved;
 mod news;
@@ -16,17 +17,17 @@ mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::overlay::allocate::Assignment;
-use netferry_core::overlay::cluster::{Cluster, EndpointSlice, Node};
-use netferry_core::overlay::host::HostPlan;
-use netferry_core::overlay::networks::Networks;
-use netferry_core::overlay::policy::PeerSet;
-use netferry_core::overlay::rows::{Change, Clash, RowName, Rows, Union};
-use netferry_core::overlay::service::{Forward, Led};
-use netferry_core::overlay::topology::Topology;
-use netferry_core::overlay::zone::{SwitchFacts, Zone};
-use netferry_core::size::Mtu;
+use crate::name::{NodeName, ObjectName};
+use crate::overlay::allocate::Assignment;
+use crate::overlay::cluster::{Cluster, EndpointSlice, Node};
+use crate::overlay::host::HostPlan;
+use crate::overlay::networks::Networks;
+use crate::overlay::policy::PeerSet;
+use crate::overlay::rows::{Change, Clash, RowName, Rows, Union};
+use crate::overlay::service::{Forward, Led};
+use crate::overlay::topology::Topology;
+use crate::overlay::zone::{SwitchFacts, Zone};
+use crate::size::Mtu;
 
 use claim::Claim;
 use common::Common;
@@ -35,7 +36,7 @@ pub use distant::Refused;
 pub use moved::Moved;
 pub use news::{Kind, News};
 
-use super::local::LocalPods;
+pub use local::{Attached, LocalPods};
 
 /// The namespace that stands for the hosts' own network, where an administrator made it.
 const HOST_NAMESPACE: &str = "openshift-host-network";
@@ -257,5 +258,4 @@ impl Model {
 }
 
 #[cfg(test)]
-#[path = "model_tests.rs"]
 mod tests;

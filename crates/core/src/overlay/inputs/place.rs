@@ -1,7 +1,7 @@
 //! Where this node is: where it runs, before anything that is written of it.
 
-use netferry_core::overlay::allocate::Assignment;
-use netferry_core::overlay::cluster::Node;
+use crate::overlay::allocate::Assignment;
+use crate::overlay::cluster::Node;
 
 use super::Model;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use netferry_core::overlay::service::Led;
+use crate::overlay::service::Led;
 
 /// Backends of datagrams that came and left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,8 +1,8 @@
 //! What is heard of the cluster.
 
-use netferry_core::label::Labels;
-use netferry_core::name::{NodeName, ObjectName};
-use netferry_core::overlay::cluster::{EndpointSlice, Node, PodObject, Policy, Service};
+use crate::label::Labels;
+use crate::name::{NodeName, ObjectName};
+use crate::overlay::cluster::{EndpointSlice, Node, PodObject, Policy, Service};
 
 /// One thing that is known of the cluster.
 #[derive(Clone, PartialEq, Debug)]

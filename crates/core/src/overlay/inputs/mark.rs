@@ -1,8 +1,8 @@
 //! Which parts of the zone something that was heard may change.
 
-use netferry_core::name::ObjectName;
-use netferry_core::overlay::cluster::Pod;
-use netferry_core::overlay::policy::PeerSet;
+use crate::name::ObjectName;
+use crate::overlay::cluster::Pod;
+use crate::overlay::policy::PeerSet;
 
 use super::{HOST_NAMESPACE, Model, Part};
 
