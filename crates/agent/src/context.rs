@@ -16,6 +16,7 @@ use crate::machine::Disk;
 use crate::node::NodeFacts;
 use crate::node::gate::Gate;
 use crate::overlay::ovn::Stores;
+use crate::overlay::pods::PodHooks;
 
 /// What every part of a running agent works with: handles, and the values one part publishes for others.
 pub struct Context {
@@ -35,6 +36,8 @@ pub struct Context {
     pub host_init: Option<Record>,
     /// Who has a say in whether pods may start here.
     pub gate: Gate,
+    /// What must be done for each pod before it starts.
+    pub pod_hooks: PodHooks,
     /// This node's object in the API.
     pub own: watch::Receiver<Option<Node>>,
     /// The cluster's networks.

@@ -18,6 +18,7 @@ use crate::node;
 use crate::node::gate::{Gate, Verdict};
 use crate::overlay::ovn::Stores;
 use crate::overlay::ovn::daemons::{Daemons, StartError};
+use crate::overlay::pods::PodHooks;
 use crate::overlay::pods::server::NotListening;
 use crate::overlay::{self, switch};
 use crate::tasks::failure;
@@ -100,6 +101,7 @@ async fn serve(
         disk,
         host_init,
         gate: Gate::default(),
+        pod_hooks: PodHooks::default(),
         own,
         networks,
         facts,

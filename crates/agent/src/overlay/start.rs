@@ -130,6 +130,7 @@ fn attach_pods(
         objects,
         place: outlook.place.subscribe(),
         readiness: readiness.clone(),
+        hooks: context.pod_hooks.clone(),
         metrics: pods::Metrics::register(metrics),
     });
     let server = Server::open(&paths.cni_socket())?;

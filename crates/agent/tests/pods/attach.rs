@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use netferry_testkit::wait::until;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::node;
 use crate::world::{NAMESPACE, Plan, Sandbox, World, addresses, first_packet_arrives, message};
@@ -60,6 +62,45 @@ async fn the_first_packet_after_an_add_arrives_in_both_families() {
     assert_eq!(claim.external_ids["attached_mac"], "0a:58:0a:f4:01:04");
     assert_eq!(claim.external_ids["ip_addresses"], "10.244.1.4/24,fd00:10:244:1::4/64");
     assert_eq!(claim.external_ids["ovn-installed"], "true");
+}
+
+/// A guard of a pod's traffic must hold before its first packet.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_is_answered_only_once_every_hook_is_done_and_one_that_fails_leaves_nothing_attached() {
+    let world = World::new().await;
+    let uid = world.pod("a").await;
+    let (allow, allowed) = watch::channel(None);
+    world.hooks.before_reply("guard", move |pod| {
+        let (mut allowed, pod) = (allowed.clone(), pod.name.clone());
+        Box::pin(async move {
+            let answer: Option<bool> = *allowed.wait_for(Option::is_some).await?;
+            if answer == Some(true) { Ok(()) } else { Err(format!("{pod} is not guarded").into()) }
+        })
+    });
+    let a = world.sandbox("a", &uid);
+    allow.send_replace(Some(false));
+    let error = a.ask("ADD").await.unwrap_err();
+    assert!(message(&error).contains("guard does not let the pod start"), "{error}");
+    assert!(message(&error).contains("a is not guarded"), "{error}");
+    assert!(world.claims("a").is_empty() && world.pod_links().is_empty(), "nothing is left of it");
+
+    allow.send_replace(None);
+    let mut add = std::pin::pin!(a.add());
+    // Its port is in the datapath, and still there is no answer.
+    let installed = || {
+        let claims = world.claims("a");
+        claims
+            .iter()
+            .any(|claim| claim.external_ids.get("ovn-installed").is_some_and(|value| value == "true"))
+    };
+    let is_installed = until("its port is in the datapath", async || installed().then_some(()));
+    tokio::select! {
+        result = &mut add => panic!("answered before the hook was done: {result}"),
+        () = is_installed => {}
+    }
+    allow.send_replace(Some(true));
+    let result = add.await;
+    assert_eq!(addresses(&result).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

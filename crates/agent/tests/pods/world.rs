@@ -17,7 +17,9 @@ use k8s_openapi::api::core::v1::{Namespace as ApiNamespace, Node as ApiNode, Pod
 use kube::api::{Api, PostParams};
 use netferry_agent::overlay::pods::objects::ApiPods;
 use netferry_agent::overlay::pods::server::Server;
-use netferry_agent::overlay::pods::{Parts, Place, PodPorts, Pods, Readiness, Settings, ZoneUnavailable};
+use netferry_agent::overlay::pods::{
+    Parts, Place, PodHooks, PodPorts, Pods, Readiness, Settings, ZoneUnavailable,
+};
 use netferry_apiserver::ApiServer;
 use netferry_cni::protocol::Patience;
 use netferry_core::name::{NodeName, ObjectName};
@@ -110,6 +112,7 @@ pub(crate) struct World {
     pub(crate) ports: Arc<ZonePorts>,
     pub(crate) place: watch::Sender<Option<Arc<Place>>>,
     pub(crate) readiness: watch::Sender<Readiness>,
+    pub(crate) hooks: PodHooks,
     pub(crate) agent: Option<Agent>,
     plan: Plan,
     sandboxes: AtomicU32,
@@ -192,6 +195,7 @@ impl World {
             ports,
             place: watch::Sender::new(Some(place)),
             readiness: watch::Sender::new(Readiness::Ready),
+            hooks: PodHooks::default(),
             agent: None,
             plan,
             sandboxes: AtomicU32::new(0),
@@ -261,6 +265,7 @@ impl World {
             objects,
             place: self.place.subscribe(),
             readiness: self.readiness.subscribe(),
+            hooks: self.hooks.clone(),
             metrics: netferry_agent::overlay::pods::Metrics::default(),
         });
         let server = Server::open(&self.socket()).unwrap();

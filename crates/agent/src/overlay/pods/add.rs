@@ -57,6 +57,13 @@ impl Pods {
         let end = End::new(&place, self.names(&wanted)?, &addresses, name.to_string());
         let host_end = self.make(&place, &wanted, &object, &pod, namespace, &end, spent).await;
         drop(reserved);
+        let host_end =
+            match host_end {
+                Ok(made) => self.0.hooks.run(&pod).await.map(|()| made).map_err(|refused| {
+                    CniError::new(Code::TryAgain, format!("pod {name}: {}", chain(&refused)))
+                }),
+                Err(error) => Err(error),
+            };
         match host_end {
             Ok(host_end) => Ok(result(&end, &host_end, &wanted.netns)),
             Err(error) => {

@@ -14,6 +14,7 @@ mod annotations;
 mod check;
 pub mod conflist;
 mod del;
+mod hooks;
 pub mod links;
 mod locks;
 mod metrics;
@@ -44,6 +45,7 @@ use netferry_ovs::Client;
 use tokio::sync::watch;
 
 pub(crate) use add::blocking;
+pub use hooks::{HookError, PodHooks};
 use locks::Locks;
 pub use metrics::Metrics;
 use objects::PodObjects;
@@ -140,6 +142,7 @@ struct Inner {
     objects: Arc<dyn PodObjects>,
     place: watch::Receiver<Option<Arc<Place>>>,
     readiness: watch::Receiver<Readiness>,
+    hooks: PodHooks,
     metrics: Metrics,
     locks: Locks,
     reservations: Arc<Reservations>,
@@ -165,6 +168,8 @@ pub struct Parts {
     pub place: watch::Receiver<Option<Arc<Place>>>,
     /// What STATUS answers.
     pub readiness: watch::Receiver<Readiness>,
+    /// What must be done for a pod before ADD answers.
+    pub hooks: PodHooks,
     /// What is measured.
     pub metrics: Metrics,
 }
@@ -172,7 +177,8 @@ pub struct Parts {
 impl Pods {
     /// Pods can be attached from now on, by whoever asks through [`Pods::answer`].
     pub fn new(parts: Parts) -> Pods {
-        let Parts { settings, kernel, switch, southbound, ports, objects, place, readiness, metrics } = parts;
+        let Parts { settings, kernel, switch, southbound, ports, objects, place, readiness, hooks, metrics } =
+            parts;
         Pods(Arc::new(Inner {
             settings,
             kernel,
@@ -182,6 +188,7 @@ impl Pods {
             objects,
             place,
             readiness,
+            hooks,
             metrics,
             locks: Locks::default(),
             reservations: Arc::default(),
