@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use netferry_kernel::process::begin_in;
+use netferry_kernel::process::{ControlGroup, spawn_in};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -113,35 +113,36 @@ impl Host {
         }
     }
 
-    fn enter(&self, mut program: Command) -> io::Result<Child> {
+    fn enter(&self, program: Command) -> io::Result<Child> {
         let files = File::open(self.process.join("ns/mnt"))?;
         // The directory a thread is in belongs to its process until it is set apart; entering would be refused.
         unshare(CloneFlags::CLONE_FS)?;
         setns(files, CloneFlags::CLONE_NEWNS)?;
-        begin_in(&mut program, self.groups()?);
-        program.spawn()
+        // Ending the container ends whatever is in one of its groups, in any hierarchy.
+        let name = Path::new(&self.group);
+        let groups: io::Result<_> =
+            self.hierarchies()?.iter().map(|hierarchy| ControlGroup::open(hierarchy, name)).collect();
+        spawn_in(program, groups?)
     }
 
-    /// The files that take a process into the group, one in each hierarchy the host has.
-    fn groups(&self) -> io::Result<Vec<File>> {
+    /// The mount points of the host's control group hierarchies.
+    fn hierarchies(&self) -> io::Result<Vec<PathBuf>> {
         let mounts = std::fs::read_to_string(self.process.join("mounts"))?;
-        let hierarchies = mounts.lines().filter_map(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let place = fields.next()?;
-            matches!(fields.next()?, "cgroup" | "cgroup2").then(|| Path::new(place).join(&self.group))
-        });
-        let open = |group: PathBuf| {
-            std::fs::create_dir_all(&group)?;
-            File::options().write(true).open(group.join("cgroup.procs"))
-        };
-        let groups: Vec<_> = hierarchies.filter_map(|group| open(group).ok()).collect();
-        if groups.is_empty() {
+        let hierarchies: Vec<_> = mounts
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split_whitespace().skip(1);
+                let place = fields.next()?;
+                matches!(fields.next()?, "cgroup" | "cgroup2").then(|| place.into())
+            })
+            .collect();
+        if hierarchies.is_empty() {
             return Err(io::Error::other(format!(
-                "the host has no control groups that can be written; mount cgroup2 there, or a restart of this \
-                 container would take its {} along",
+                "no control groups are mounted on the host; mount cgroup2 there. Otherwise a restart of this \
+                 container would end {} as well",
                 self.group
             )));
         }
-        Ok(groups)
+        Ok(hierarchies)
     }
 }

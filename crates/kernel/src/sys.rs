@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io::PipeWriter;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -49,14 +50,20 @@ pub(crate) fn set_netlink(socket: &impl AsFd, option: Netlink) -> Result<(), Err
 }
 
 /// Has a program move into control groups, through their open `cgroup.procs`, before it is anything but a copy of us.
-pub(crate) fn begin_in(program: &mut Command, groups: Vec<File>) {
+/// If a group refuses, the program is not started, and the index of the group is written to `report`.
+pub(crate) fn begin_in(program: &mut Command, groups: Vec<File>, report: PipeWriter) {
     let enter = move || {
-        let mut entered = false;
-        for group in &groups {
+        for (index, group) in groups.iter().enumerate() {
             // SAFETY: the descriptor is open (`groups` owns it), and the kernel reads the one byte that is there.
-            entered |= unsafe { libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1) } == 1;
+            if unsafe { libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1) } != 1 {
+                let refused = std::io::Error::last_os_error();
+                let number = (&raw const index).cast();
+                // SAFETY: the descriptor is open (`report` is owned here), and the kernel reads `index` and no more.
+                unsafe { libc::write(report.as_raw_fd(), number, size_of_val(&index)) };
+                return Err(refused);
+            }
         }
-        if entered { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        Ok(())
     };
     // SAFETY: this runs in the copy of a process that may have had other threads, so it must neither allocate nor take a
     // lock. It writes to descriptors that were opened before, and makes an error of a number.

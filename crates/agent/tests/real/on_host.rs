@@ -16,8 +16,15 @@ struct FilesApart {
 
 impl FilesApart {
     async fn start(note: &Path) -> FilesApart {
-        let only_there =
-            format!("mount -t tmpfs none {0} && echo there > {0}/note && exec sleep 600", note.display());
+        FilesApart::start_after("true", note).await
+    }
+
+    /// Runs `prepare` among its files first.
+    async fn start_after(prepare: &str, note: &Path) -> FilesApart {
+        let only_there = format!(
+            "{prepare} && mount -t tmpfs none {0} && echo there > {0}/note && exec sleep 600",
+            note.display()
+        );
         let process = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "--kill-child", "sh", "-c", &only_there])
             .stdin(Stdio::null())
@@ -47,11 +54,25 @@ impl FilesApart {
     }
 
     fn groups(&self) -> Vec<PathBuf> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the mounts");
-        let places =
-            mounts.lines().filter(|line| line.contains(" cgroup")).filter_map(|line| line.split(' ').nth(1));
-        places.map(|place| Path::new(place).join(&self.group)).collect()
+        hierarchies().iter().map(|place| place.join(&self.group)).collect()
     }
+}
+
+/// Where control groups are mounted, with the type of each mount.
+fn mounted() -> Vec<(PathBuf, String)> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the mounts");
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let groups = fields.filter(|fields| matches!(fields[2], "cgroup" | "cgroup2"));
+    groups.map(|fields| (fields[1].into(), fields[2].to_owned())).collect()
+}
+
+fn hierarchies() -> Vec<PathBuf> {
+    mounted().into_iter().map(|(place, _)| place).collect()
+}
+
+fn unified() -> PathBuf {
+    let unified = mounted().into_iter().find(|(_, kind)| kind == "cgroup2");
+    unified.expect("the unified hierarchy is mounted").0
 }
 
 impl Drop for FilesApart {
@@ -59,7 +80,9 @@ impl Drop for FilesApart {
         let _ = self.process.kill();
         let _ = self.process.wait();
         // A group can be removed when the last process in it is gone for good.
-        for group in self.groups() {
+        let inner = |group: &PathBuf| ["threaded", "refuses"].map(|inner| group.join(inner));
+        let groups = self.groups();
+        for group in groups.iter().flat_map(inner).chain(groups.clone()) {
             for _ in 0..500 {
                 match std::fs::remove_dir(&group) {
                     Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
@@ -89,9 +112,60 @@ async fn what_is_started_from_a_container_has_the_hosts_files_and_is_in_no_group
     assert_eq!(mark, "mine");
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it runs on");
     kill(Pid::from_raw(pid.parse().expect("a pid")), Signal::SIGKILL).expect("it runs on");
-    let unified = groups.lines().find(|line| line.starts_with("0::")).expect("the unified hierarchy");
-    assert_eq!(unified, format!("0::/{}", apart.group));
+    assert_eq!(groups.lines().count(), apart.groups().len(), "{groups}");
+    for group in groups.lines() {
+        let (_, name) = group.rsplit_once(':').expect("number:controllers:name");
+        assert_eq!(name, format!("/{}", apart.group), "in {groups}");
+    }
     assert!(!note.path().join("note").exists(), "the test's own files are as they were");
+}
+
+/// A hierarchy whose group the container's end would still reach, because the program could not be moved there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_not_started_if_one_hierarchy_cannot_be_written() {
+    let note = tempfile::tempdir().expect("a directory");
+    let hierarchy = hierarchies().into_iter().next_back().expect("a hierarchy");
+    let read_only = format!("mount -o remount,bind,ro {}", hierarchy.display());
+    let apart = FilesApart::start_after(&read_only, note.path()).await;
+    let touched = note.path().join("note");
+    let mut remove = Command::new("rm");
+    remove.arg(&touched);
+    let refused = in_time("failing", apart.host().output(remove)).await.expect_err("it is refused");
+    let group = hierarchy.join(&apart.group);
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "cannot open the control group {}; remount its hierarchy read-write, or unmount it if nothing uses it",
+            group.display()
+        )
+    );
+    let there = apart.proc().join("root").join(touched.strip_prefix("/").expect("an absolute path"));
+    assert_eq!(std::fs::read_to_string(there).expect("the program did not run"), "there\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_not_started_if_one_group_refuses_it() {
+    let note = tempfile::tempdir().expect("a directory");
+    let apart = FilesApart::start(note.path()).await;
+    // Beside a threaded group, the kernel lets no process into a group of the unified hierarchy.
+    let outer = unified().join(&apart.group);
+    for group in ["threaded", "refuses"] {
+        std::fs::create_dir_all(outer.join(group)).expect("a group");
+    }
+    std::fs::write(outer.join("threaded/cgroup.type"), "threaded").expect("a threaded group");
+    let host = Host::of(apart.proc(), format!("{}/refuses", apart.group));
+    let refused = in_time("failing", host.output(Command::new("true"))).await.expect_err("it is refused");
+    let group = outer.join("refuses");
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "the control group {} refuses the program; remove the group, and it is created anew",
+            group.display()
+        )
+    );
+    let cause = std::error::Error::source(&refused).expect("a cause").to_string();
+    assert_eq!(cause, std::io::Error::from(nix::errno::Errno::EOPNOTSUPP).to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
