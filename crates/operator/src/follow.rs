@@ -9,17 +9,17 @@ use kube::{Resource, ResourceExt};
 /// What of each object a decision depends on, by the object's name. Kubelets write to their nodes all the time; only a
 /// change of these is a reason to look.
 #[derive(Debug)]
-pub(crate) struct Followed<T> {
+pub(crate) struct ProjectedStore<T> {
     known: BTreeMap<String, T>,
     /// Those of a list that is still coming in.
     arriving: BTreeMap<String, T>,
     complete: bool,
 }
 
-impl<T: Clone + PartialEq> Followed<T> {
+impl<T: Clone + PartialEq> ProjectedStore<T> {
     /// Nothing was said yet.
-    pub(crate) fn new() -> Followed<T> {
-        Followed { known: BTreeMap::new(), arriving: BTreeMap::new(), complete: false }
+    pub(crate) fn new() -> ProjectedStore<T> {
+        ProjectedStore { known: BTreeMap::new(), arriving: BTreeMap::new(), complete: false }
     }
 
     /// What is known.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_what_a_decision_depends_on_is_worth_a_look() {
-        let mut followed = Followed::new();
+        let mut followed = ProjectedStore::new();
         let mut note = |event| followed.note(event, role);
         assert!(!note(Event::Init) && !note(Event::InitApply(node("a", "worker"))));
         assert!(note(Event::InitDone), "all were seen for the first time");
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_list_that_was_cut_off_is_not_mixed_with_the_next() {
-        let mut followed = Followed::new();
+        let mut followed = ProjectedStore::new();
         let mut note = |event| followed.note(event, role);
         note(Event::Init);
         note(Event::InitApply(node("gone", "worker")));

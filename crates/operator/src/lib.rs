@@ -5,24 +5,31 @@
 //! the pod network; [`mtu`] decides how its MTU changes; [`rollout`] moves nodes to their configuration. [`metrics`] is
 //! what is measured, [`serve`] where it can be asked for.
 
+mod capability;
 mod follow;
 pub mod lead;
 pub mod metrics;
-pub mod mtu;
+mod mtu;
+mod network_status;
 pub mod overlay;
 mod pace;
 mod report;
 pub mod rollout;
 mod round;
 pub mod serve;
+mod writer;
 
 use std::future::Future;
 use std::net::SocketAddr;
 
+use futures::future::join_all;
 use kube::Client;
+use tracing::{Instrument, info_span};
 
+use capability::{Capability, Context};
 use lead::{Election, Timing};
 use metrics::Metrics;
+use writer::Writer;
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -44,6 +51,11 @@ pub struct Settings {
 /// The name of the operator's lease.
 pub const LEASE: &str = "netferry-operator";
 
+/// What the operator is capable of. The rollout asks them in this order.
+fn capabilities(overlay: overlay::Settings, metrics: &Metrics) -> Vec<Capability> {
+    vec![overlay::capability(overlay), mtu::capability(metrics)]
+}
+
 /// Runs the operator until it is told to stop; then lets go of its lease.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
     let election = Election {
@@ -56,16 +68,23 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     let namespace = election.namespace.clone();
     let (overlay, rollout) = (settings.overlay, settings.rollout);
     let leading = lead::lead(client.clone(), &election, stop, |leadership| {
-        metrics.leading(true);
-        // Boxed: they are large, and live as long as the process.
-        let (namespace, rollout, metrics) = (namespace.clone(), rollout.clone(), metrics.clone());
-        let places = overlay::control(client.clone(), leadership.clone(), namespace.clone(), overlay);
-        let places = Box::pin(places);
-        let machines = rollout::control(client.clone(), leadership, namespace, rollout, metrics.clone());
-        let machines = Box::pin(machines);
+        let context = Context {
+            client: client.clone(),
+            writer: Writer::new(&client, &leadership),
+            leadership,
+            namespace: namespace.clone(),
+        };
+        let (rollout, metrics) = (rollout.clone(), metrics.clone());
         async move {
-            let _leading = Leading(metrics);
-            tokio::join!(places, machines);
+            let _leading = metrics.while_leading();
+            let capabilities = capabilities(overlay, &metrics);
+            let own = capabilities.iter().filter_map(|one| Some((one.name, one.run.as_ref()?)));
+            let loops =
+                own.map(|(name, run)| run(context.clone()).instrument(info_span!("capability", name)));
+            let loops = join_all(loops.collect::<Vec<_>>());
+            // Boxed: it is large, and lives as long as the process.
+            let rollout = Box::pin(rollout::control(context.clone(), rollout, &capabilities, metrics));
+            tokio::join!(loops, rollout);
         }
     });
     let answering = async {
@@ -78,14 +97,5 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         biased;
         () = leading => {}
         () = answering => {}
-    }
-}
-
-/// Says that this process no longer leads when its work is dropped.
-struct Leading(Metrics);
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        self.0.leading(false);
     }
 }

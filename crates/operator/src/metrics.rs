@@ -62,6 +62,12 @@ impl Metrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reports that this process leads, until the guard is dropped.
+    pub(crate) fn while_leading(&self) -> impl Drop + use<> {
+        self.leading(true);
+        Leading(self.clone())
+    }
+
     pub(crate) fn leading(&self, leading: bool) {
         let mut inner = self.inner();
         inner.leading = leading;
@@ -206,6 +212,14 @@ impl Metrics {
             page.line("netferry_drain_blocked", &[("node", node.as_str())], 1);
         }
         page.0
+    }
+}
+
+struct Leading(Metrics);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.leading(false);
     }
 }
 

@@ -14,16 +14,16 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// The time of a controller's passes: soon after a change, later and later after failures, and now and then without a
 /// reason, in case one was missed.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ReconcileTimer {
     next: Instant,
     retry: Duration,
     anyway: Duration,
 }
 
-impl Pace {
+impl ReconcileTimer {
     /// The first pass after `first`, others at the latest every `anyway`.
-    pub(crate) fn new(first: Duration, anyway: Duration) -> Pace {
-        Pace { next: Instant::now() + first, retry: RETRY, anyway }
+    pub(crate) fn new(first: Duration, anyway: Duration) -> ReconcileTimer {
+        ReconcileTimer { next: Instant::now() + first, retry: RETRY, anyway }
     }
 
     /// Waits until a pass is to be made.
@@ -60,7 +60,7 @@ mod tests {
 
     const ANYWAY: Duration = Duration::from_secs(300);
 
-    async fn waits(pace: &Pace) -> Duration {
+    async fn waits(pace: &ReconcileTimer) -> Duration {
         let began = Instant::now();
         pace.due().await;
         began.elapsed()
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_that_fails_is_made_again_later_and_later_until_one_succeeds() {
-        let mut pace = Pace::new(Duration::ZERO, ANYWAY);
+        let mut pace = ReconcileTimer::new(Duration::ZERO, ANYWAY);
         let mut waited = Vec::new();
         for _ in 0..8 {
             pace.failed();
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_brings_the_next_pass_near_and_never_puts_it_off() {
-        let mut pace = Pace::new(ANYWAY, ANYWAY);
+        let mut pace = ReconcileTimer::new(ANYWAY, ANYWAY);
         pace.changed();
         assert_eq!(waits(&pace).await, TOGETHER);
         pace.made(Some(TOGETHER / 2));

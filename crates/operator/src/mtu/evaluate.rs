@@ -1,17 +1,9 @@
-//! The cluster side of a change of MTU: what is asked becomes what is applied, one step at a time.
-//!
-//! One pass reads what is applied, then the nodes, lets `core` decide, and makes at most one step: a new record, or an
-//! edit for the administrator. Only when neither is to be made are others told: the status of the cluster's `Network`,
-//! conditions, Events. Nodes follow what is rendered from the record ([`crate::rollout`]) and nothing else.
-//!
-//! What is refused changes nothing but its own condition and Event.
+//! The decision of one pass, and the record of a cluster that has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use netferry_api::mtu::conditions::MtuConditionType;
-use netferry_api::overlay::annotations::NodeSubnets;
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork};
 use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::SOURCE;
@@ -26,7 +18,7 @@ use netferry_core::overlay::topology;
 use netferry_core::size::{Envelope, Mtu};
 use netferry_translate::{machine_config, mtu as translate};
 
-use crate::report::{Told, Wanted};
+use crate::report::{ConditionUpdate, EventNote};
 
 /// What a pass of the MTU's part found out.
 pub(crate) struct Outcome {
@@ -35,31 +27,35 @@ pub(crate) struct Outcome {
     /// Why no further node may be taken, if none may.
     pub(crate) held: Option<String>,
     /// Conditions for the operator's `Network`.
-    pub(crate) conditions: Vec<Wanted>,
+    pub(crate) conditions: Vec<ConditionUpdate>,
     /// What cannot be understood and is worth a word, by reason.
     pub(crate) problems: BTreeSet<(&'static str, String)>,
 }
 
 impl Outcome {
     /// What is worth an Event.
-    pub(crate) fn told(&self, network: &OperatorNetwork) -> Vec<Told> {
+    pub(crate) fn problem_notes(&self, network: &OperatorNetwork) -> Vec<EventNote> {
         let refusals = self.decision.refusals.iter().map(|refusal| (refusal.reason(), refusal.to_string()));
         let all = refusals.chain(self.problems.iter().cloned());
         let about = network.object_ref(&());
-        let refused = all.map(|(reason, note)| Told::warning(about.clone(), "ChangeMTU", reason, note));
-        refused.chain(self.lost(network)).collect()
+        let refused = all.map(|(reason, note)| EventNote::warning(about.clone(), "ChangeMTU", reason, note));
+        refused.chain(self.packet_loss_event(network)).collect()
     }
 
     /// Between which nodes packets are lost, if that stops the change.
-    pub(crate) fn lost(&self, network: &OperatorNetwork) -> Option<Told> {
+    pub(crate) fn packet_loss_event(&self, network: &OperatorNetwork) -> Option<EventNote> {
         let Rollout::Losing(troubles) = &self.decision.rollout else { return None };
         let about = network.object_ref(&());
-        Some(Told::warning(about, "ChangeMTU", "PacketsLost", status::lost(troubles)))
+        Some(EventNote::warning(about, "ChangeMTU", "PacketsLost", status::lost(troubles)))
     }
 
     /// The conditions that are worth writing. A cluster in which no change was ever accepted (`applied` is false) is left
     /// as it is, but for what is refused or cannot be understood, and for what was said of it before.
-    pub(crate) fn worth_a_word(&self, network: &OperatorNetwork, applied: bool) -> Vec<Wanted> {
+    pub(crate) fn conditions_to_write(
+        &self,
+        network: &OperatorNetwork,
+        applied: bool,
+    ) -> Vec<ConditionUpdate> {
         let there = network.status.iter().flat_map(|status| &status.conditions);
         let said: Vec<&str> = there.map(|one| one.type_.as_str()).collect();
         let news = |kind: &str| match MtuConditionType::named(kind) {
@@ -67,13 +63,13 @@ impl Outcome {
             Some(MtuConditionType::Held) => !self.problems.is_empty(),
             Some(MtuConditionType::InProgress) | None => false,
         };
-        let worth = |one: &&Wanted| applied || said.contains(&one.kind) || news(one.kind);
+        let worth = |one: &&ConditionUpdate| applied || said.contains(&one.kind) || news(one.kind);
         self.conditions.iter().filter(worth).cloned().collect()
     }
 }
 
 /// What nodes say.
-pub(crate) struct Seen<'a> {
+pub(crate) struct ClusterState<'a> {
     /// Of what they run.
     pub(crate) nodes: &'a BTreeMap<NodeName, NodeFacts>,
     /// Of what hosts are able to do.
@@ -83,11 +79,11 @@ pub(crate) struct Seen<'a> {
 }
 
 /// Decides, for a network that is deployed for so many nodes.
-pub(crate) fn think(
+pub(crate) fn evaluate(
     record: &Record,
     network: &OperatorNetwork,
     deployed: topology::Mode,
-    seen: &Seen<'_>,
+    seen: &ClusterState<'_>,
 ) -> Option<Outcome> {
     let cluster = translate::cluster(&network.spec, deployed)?;
     let mut problems = BTreeSet::new();
@@ -99,9 +95,9 @@ pub(crate) fn think(
         }
     };
     let asked = translate::asked(&network.spec);
-    let Seen { nodes, equipped, probes } = *seen;
+    let ClusterState { nodes, equipped, probes } = *seen;
     let decision = decide(record, &Facts { cluster, asked, mode, nodes, equipped, probes });
-    let mut conditions: Vec<Wanted> = decision.conditions.iter().map(wanted).collect();
+    let mut conditions: Vec<ConditionUpdate> = decision.conditions.iter().map(condition_update).collect();
     let held_condition =
         conditions.iter_mut().find(|condition| condition.kind == MtuConditionType::Held.as_str());
     if let (Some(condition), Some((reason, said))) = (held_condition, problems.first()) {
@@ -120,13 +116,13 @@ pub(crate) fn think(
 }
 
 /// As it is written.
-pub(crate) fn wanted(condition: &Condition) -> Wanted {
+pub(crate) fn condition_update(condition: &Condition) -> ConditionUpdate {
     let kind = match condition.kind {
         ConditionKind::InProgress => MtuConditionType::InProgress,
         ConditionKind::Held => MtuConditionType::Held,
         ConditionKind::Refused => MtuConditionType::Refused,
     };
-    Wanted {
+    ConditionUpdate {
         kind: kind.as_str(),
         status: condition.holds,
         reason: condition.reason.to_owned(),
@@ -135,8 +131,8 @@ pub(crate) fn wanted(condition: &Condition) -> Wanted {
 }
 
 /// The condition where what is applied cannot be known: nothing is done until somebody says what it is.
-pub(crate) fn lost(message: &str) -> Wanted {
-    Wanted {
+pub(crate) fn record_lost_condition(message: &str) -> ConditionUpdate {
+    ConditionUpdate {
         kind: MtuConditionType::Held.as_str(),
         status: true,
         reason: "RecordLost".to_owned(),
@@ -146,7 +142,7 @@ pub(crate) fn lost(message: &str) -> Wanted {
 
 /// The first record of a cluster, once a node runs its network.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum First {
+pub(crate) enum InitialRecord {
     /// It is too early.
     NotYet,
     /// This.
@@ -156,12 +152,12 @@ pub(crate) enum First {
 }
 
 /// What the first record is, where there is none and this is deployed.
-pub(crate) fn first<'a>(
+pub(crate) fn initial_record<'a>(
     deployed: Option<Mtu>,
     running: bool,
     configs: impl IntoIterator<Item = &'a MachineConfig>,
-) -> First {
-    let Some(mtu) = deployed.filter(|_| running) else { return First::NotYet };
+) -> InitialRecord {
+    let Some(mtu) = deployed.filter(|_| running) else { return InitialRecord::NotYet };
     let mut newest = None;
     for config in configs {
         let Ok(read) = machine_config::machine_config(config) else { continue };
@@ -169,7 +165,7 @@ pub(crate) fn first<'a>(
         let file = HostFile::parse(&String::from_utf8_lossy(&file.contents)).ok();
         let Some(file) = file.filter(|file| !file.changes_hosts()) else {
             let name = config.name_any();
-            return First::Lost(format!(
+            return InitialRecord::Lost(format!(
                 "what is applied is gone, but MachineConfig {name} tells nodes of a change"
             ));
         };
@@ -177,7 +173,7 @@ pub(crate) fn first<'a>(
     }
     // Nodes never go back to a lower one.
     let (epoch, hosts) = newest.map_or((0, None), |(newest, others)| (newest + 1, others));
-    First::Record(Record { epoch, hosts, ..Record::settled(mtu) })
+    InitialRecord::Record(Record { epoch, hosts, ..Record::settled(mtu) })
 }
 
 /// The MTU that is published.
@@ -202,12 +198,6 @@ pub(crate) fn deployed(
     let mut pods = pods.into_iter().peekable();
     let run = pods.peek().is_some() && pods.all(|pods| pods == Envelope::settled(asked));
     Some(if run { asked } else { published })
-}
-
-/// Whether a node has a place in the network: its pods run at what is published.
-pub(crate) fn runs(node: &Node) -> bool {
-    use netferry_api::annotation::Annotation;
-    node.annotations().contains_key(NodeSubnets::KEY)
 }
 
 #[cfg(test)]
@@ -238,14 +228,17 @@ mod tests {
     #[test]
     fn the_first_record_says_what_runs_and_is_newer_than_all_that_was_told() {
         let settled = |epoch| Record { epoch, ..Record::settled(mtu(1400)) };
-        assert_eq!(first(None, true, []), First::NotYet);
-        assert_eq!(first(Some(mtu(1400)), false, []), First::NotYet);
-        assert_eq!(first(Some(mtu(1400)), true, []), First::Record(settled(0)));
-        assert_eq!(first(Some(mtu(1400)), true, [&ours(&settled(6))]), First::Record(settled(7)));
+        assert_eq!(initial_record(None, true, []), InitialRecord::NotYet);
+        assert_eq!(initial_record(Some(mtu(1400)), false, []), InitialRecord::NotYet);
+        assert_eq!(initial_record(Some(mtu(1400)), true, []), InitialRecord::Record(settled(0)));
+        assert_eq!(
+            initial_record(Some(mtu(1400)), true, [&ours(&settled(6))]),
+            InitialRecord::Record(settled(7))
+        );
         // Where hosts were left is in what nodes were told last, too.
         let left = |epoch, at| Record { hosts: Some(mtu(at)), ..settled(epoch) };
         let told = [ours(&left(4, 9000)), ours(&left(6, 1500)), ours(&settled(2))];
-        assert_eq!(first(Some(mtu(1400)), true, &told), First::Record(left(7, 1500)));
+        assert_eq!(initial_record(Some(mtu(1400)), true, &told), InitialRecord::Record(left(7, 1500)));
     }
 
     #[test]
@@ -273,8 +266,8 @@ mod tests {
         for stage in [Stage::Spreading { finish: false }, Stage::Settling, Stage::Returning] {
             let change = Change { network: ends(1400, 8900), host: ends(1500, 9000), stage, back: false };
             let record = Record { epoch: 3, change: Some(change), ..Record::settled(mtu(1400)) };
-            let found = first(Some(mtu(8900)), true, [&ours(&record)]);
-            assert!(matches!(found, First::Lost(said) if said.contains("98-worker-netferry-mtu")));
+            let found = initial_record(Some(mtu(8900)), true, [&ours(&record)]);
+            assert!(matches!(found, InitialRecord::Lost(said) if said.contains("98-worker-netferry-mtu")));
         }
     }
 }

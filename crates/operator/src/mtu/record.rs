@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::ObjectMeta;
-use kube::{Api, Client};
-use netferry_core::mtu::check::Plugin;
+use netferry_api::overlay::OperatorNetwork;
 use netferry_core::mtu::cni::artifact;
 use netferry_core::mtu::record::Record;
-use netferry_translate::mtu::{self as translate, APPLIED, RECORD, printed_record};
+use netferry_core::overlay::topology::Mode;
+use netferry_translate::mtu::{self as wire, APPLIED, RECORD, printed_record};
 
-use crate::lead::Leadership;
-use crate::report;
+use crate::capability::Context;
 use crate::round::{RoundError, read};
 
 /// When the record was written.
@@ -36,12 +36,13 @@ pub(crate) enum Applied {
     },
 }
 
-/// Reads it, from the store and not from a cache.
-pub(crate) async fn applied(client: &Client, namespace: &str) -> Result<Applied, RoundError> {
-    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let found = read("what is applied", api.get_opt(APPLIED)).await?;
+/// Reads the applied record, from the store and not from a cache.
+pub(crate) async fn applied(context: &Context) -> Result<Applied, RoundError> {
+    let namespace = &context.namespace;
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+    let found = read("the applied record", api.get_opt(APPLIED)).await?;
     let Some(object) = found else { return Ok(Applied::Nothing) };
-    Ok(match translate::applied(&object) {
+    Ok(match wire::applied(&object) {
         Ok(record) => {
             let since = object.data.as_ref().and_then(|data| data.get(SINCE)?.parse().ok());
             let version = object.metadata.resource_version.unwrap_or_default();
@@ -51,17 +52,17 @@ pub(crate) async fn applied(client: &Client, namespace: &str) -> Result<Applied,
     })
 }
 
-/// Writes it over the version that was read, or anew where there was none, together with what the plugin's own
-/// configuration says by it.
-pub(crate) async fn apply(
-    client: &Client,
-    leadership: &Leadership,
-    namespace: &str,
+/// Writes the record over the version that was read, or anew if there was none, together with the plugin's own
+/// configuration that follows from it.
+pub(super) async fn store(
+    context: &Context,
+    network: &OperatorNetwork,
     over: Option<&str>,
     record: &Record,
-    plugin: Plugin,
 ) -> Result<(), RoundError> {
-    let artifact = artifact(plugin, record);
+    // Only the plugin matters here, not the transport between nodes.
+    let Some(cluster) = wire::cluster(&network.spec, Mode::default()) else { return Ok(()) };
+    let artifact = artifact(cluster.plugin, record);
     let mut data = BTreeMap::from([
         (RECORD.to_owned(), printed_record(record)),
         (SINCE.to_owned(), Timestamp::now().to_string()),
@@ -76,11 +77,9 @@ pub(crate) async fn apply(
         data: Some(data),
         ..ConfigMap::default()
     };
-    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let params = report::made_by_us();
-    let written = match over {
-        Some(_) => leadership.act(api.replace(APPLIED, &params, &object)).await,
-        None => leadership.act(api.create(&params, &object)).await,
-    };
-    written.map(|_| ()).map_err(RoundError::writing("what is applied"))
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), &context.namespace);
+    match over {
+        Some(_) => context.writer.replace(&api, &object).await.map(drop),
+        None => context.writer.create(&api, &object).await.map(drop),
+    }
 }

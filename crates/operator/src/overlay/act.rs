@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::Patch;
 use kube::{Api, Resource, ResourceExt};
-use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::LeadershipMark;
 use netferry_api::overlay::{ConfigNetwork, ConfigNetworkSpec, OperatorNetwork, SINGLETON};
 use serde_json::json;
 use tracing::debug;
@@ -18,8 +15,10 @@ use super::Overlay;
 use super::decide::{NodeWrite, Published};
 use super::problem::{About, Problem};
 use crate::lead::ActError;
-use crate::report::{self, Told};
+use crate::network_status;
+use crate::report::{self, EventNote};
 use crate::round::RoundError;
+use crate::writer::Part;
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;
@@ -67,15 +66,8 @@ impl Overlay {
     }
 
     async fn annotate(&self, write: &NodeWrite) -> Result<(), ActError> {
-        let mut annotations = write.annotations.clone();
-        annotations.extend([LeadershipMark::from(self.leadership.mark().to_owned()).entry()]);
-        let patch = json!({
-            "metadata": { "resourceVersion": write.version, "annotations": annotations },
-        });
-        let api = Api::<Node>::all(self.client());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        self.leadership.act(api.patch_metadata(&write.name, &params, &patch)).await.map(|_| ())
+        let patch = json!({ "metadata": { "annotations": write.annotations } });
+        self.context.writer.patch_node(&write.name, Some(&write.version), patch).await.map(drop)
     }
 
     /// Publishes what the network is, in the cluster's `Network`, which is made if it is not there.
@@ -86,17 +78,16 @@ impl Overlay {
         published: &Published,
     ) -> Result<(), RoundError> {
         let Published { status, topology, .. } = published;
-        let api = Api::<ConfigNetwork>::all(self.client());
+        let writer = &self.context.writer;
         // Before the ranges: who reads them must not take the network for another kind.
         let annotations: BTreeMap<String, String> = topology.iter().cloned().collect();
         let version = match config {
             Some(config) if annotations.is_empty() => config.resource_version(),
             Some(config) => {
-                let metadata =
-                    json!({"resourceVersion": config.resource_version(), "annotations": annotations});
-                let (params, patch) = (report::written_by_us(), Patch::Merge(json!({"metadata": metadata})));
-                let written = self.leadership.act(api.patch(SINGLETON, &params, &patch)).await;
-                written.map_err(RoundError::writing("the cluster's Network"))?.resource_version()
+                let patch = json!({ "metadata": { "annotations": annotations } });
+                let version = config.resource_version();
+                let written = writer.patch::<ConfigNetwork>(SINGLETON, version, Part::Object, patch).await?;
+                written.resource_version()
             }
             None => {
                 let spec = ConfigNetworkSpec {
@@ -107,23 +98,11 @@ impl Overlay {
                 };
                 let mut config = ConfigNetwork::new(SINGLETON, spec);
                 config.metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
-                let params = report::made_by_us();
-                let made = self.leadership.act(api.create(&params, &config)).await;
-                made.map_err(RoundError::writing("the cluster's Network"))?.resource_version()
+                let api = Api::<ConfigNetwork>::all(self.context.client.clone());
+                writer.create(&api, &config).await?.resource_version()
             }
         };
-        let patch = json!({
-            "metadata": { "resourceVersion": version },
-            "status": {
-                "clusterNetwork": status.cluster_network,
-                "serviceNetwork": status.service_network,
-                "networkType": status.network_type,
-                "clusterNetworkMTU": status.cluster_network_mtu,
-            },
-        });
-        let (params, patch) = (report::written_by_us(), Patch::Merge(&patch));
-        let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing("the status of the cluster's Network"))
+        network_status::publish_overlay(writer, version, status).await
     }
 
     /// Sends an Event about each problem that is new.
@@ -138,7 +117,7 @@ impl Overlay {
                 About::Network => network.object_ref(&()),
                 About::Node(name) => node_reference(name, nodes),
             };
-            Told::warning(about, problem.action, problem.reason.as_str(), problem.message.clone())
+            EventNote::warning(about, problem.action, problem.reason.as_str(), problem.message.clone())
         });
         self.events.send_new(told).await;
     }
@@ -151,26 +130,10 @@ impl Overlay {
         runs: bool,
         pending: usize,
     ) -> Result<(), RoundError> {
-        let now = network.status.clone().unwrap_or_default();
         let problems: Vec<(&str, &str)> =
             problems.iter().map(|problem| (problem.reason.as_str(), problem.message.as_str())).collect();
-        let wanted = report::of_the_overlay(&problems, runs, pending);
-        let observed = network.metadata.generation;
-        let changed = report::merged(&now.conditions, &wanted, jiff::Timestamp::now());
-        if changed.is_none() && now.observed_generation == observed {
-            return Ok(());
-        }
-        let patch = json!({
-            "metadata": { "resourceVersion": network.resource_version() },
-            "status": {
-                "conditions": changed.unwrap_or(now.conditions),
-                "observedGeneration": observed,
-            },
-        });
-        let api = Api::<OperatorNetwork>::all(self.client());
-        let (params, patch) = (report::written_by_us(), Patch::Merge(&patch));
-        let written = self.leadership.act(api.patch_status(SINGLETON, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing("the status of the operator's Network"))
+        let updates = report::of_the_overlay(&problems, runs, pending);
+        network_status::write_conditions_of_generation(&self.context.writer, network, &updates).await
     }
 }
 

@@ -20,12 +20,11 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kube::Client;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use crate::lead::Leadership;
-use crate::pace::{Pace, TOGETHER};
+use crate::capability::{Capability, Context};
+use crate::pace::{ReconcileTimer, TOGETHER};
 use crate::report::Events;
 use crate::round::RoundError;
 use netferry_core::error::chain;
@@ -49,21 +48,29 @@ impl Default for Settings {
     }
 }
 
+/// The capability, as the operator lists it.
+pub(crate) fn capability(settings: Settings) -> Capability {
+    Capability {
+        name: "overlay",
+        run: Some(Box::new(move |context| Box::pin(control(context, settings)))),
+        contribute: None,
+        node_annotations: &[],
+    }
+}
+
 /// Runs the controller for as long as this process leads.
-pub async fn control(client: Client, leadership: Leadership, namespace: String, settings: Settings) {
+pub(crate) async fn control(context: Context, settings: Settings) {
+    let mut watches = Watches::new(&context.client);
     let mut overlay = Overlay {
-        events: Events::new(&client, &leadership),
-        client: client.clone(),
-        leadership,
-        namespace,
+        events: Events::new(&context.client, &context.leadership),
+        context,
         settings,
         began: Instant::now(),
         fenced: false,
         marked: BTreeSet::new(),
         repaired: BTreeMap::new(),
     };
-    let mut watches = Watches::new(&client);
-    let mut pace = Pace::new(Duration::ZERO, ANYWAY);
+    let mut pace = ReconcileTimer::new(Duration::ZERO, ANYWAY);
     loop {
         tokio::select! {
             // In this order: changes that never end must not keep a pass from being made.
@@ -74,7 +81,7 @@ pub async fn control(client: Client, leadership: Leadership, namespace: String, 
                     Ok(again) => pace.made([again, sooner].into_iter().flatten().min()),
                     Err(RoundError::Deposed) => {
                         error!("the lease names another process; giving up");
-                        overlay.leadership.give_up();
+                        overlay.context.leadership.give_up();
                         pace.after(ANYWAY);
                     }
                     Err(failed) => {
@@ -90,10 +97,7 @@ pub async fn control(client: Client, leadership: Leadership, namespace: String, 
 
 /// What one leadership of the controller knows.
 struct Overlay {
-    client: Client,
-    leadership: Leadership,
-    /// Where what is applied is kept.
-    namespace: String,
+    context: Context,
     settings: Settings,
     events: Events,
     /// When this leadership began.

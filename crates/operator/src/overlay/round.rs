@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
 use kube::api::ListParams;
-use kube::{Api, Client};
 use netferry_api::overlay::{ConfigNetwork, OperatorNetwork, SINGLETON};
 use netferry_core::error::chain;
 use netferry_translate::served::{Served, as_it_runs, served};
@@ -28,20 +28,20 @@ impl Overlay {
         &mut self,
         without_address: &BTreeSet<String>,
     ) -> Result<Option<Duration>, RoundError> {
-        let api = Api::<OperatorNetwork>::all(self.client.clone());
+        let api = Api::<OperatorNetwork>::all(self.context.client.clone());
         // A server that does not know the kind yet answers as if the object were not there.
         let network = read("the operator's Network", api.get_opt(SINGLETON)).await?;
         let Some(network) = network else {
             debug!("there is no network to run");
             return Ok(None);
         };
-        let api = Api::<ConfigNetwork>::all(self.client.clone());
+        let api = Api::<ConfigNetwork>::all(self.context.client.clone());
         let config = read("the cluster's Network", api.get_opt(SINGLETON)).await?;
         if served(&as_it_runs(network.clone(), config.as_ref()).spec) != Served::ByUs {
             debug!("the network is not ours to run");
             return Ok(None);
         }
-        let under_way = match mtu::applied(&self.client, &self.namespace).await? {
+        let under_way = match mtu::applied(&self.context).await? {
             Applied::Is { record, .. } => record.change.is_some(),
             // Nodes may be in the middle of one that nobody can read.
             Applied::Unreadable(_) => true,
@@ -122,20 +122,16 @@ impl Overlay {
     /// Returns an error if the lease names another process. To be called after nodes were read and before anything is
     /// decided from them: a later leader can only have written after that.
     async fn still_latest(&self) -> Result<(), RoundError> {
-        match read("the lease", self.leadership.holds_lease()).await? {
+        match read("the lease", self.context.leadership.holds_lease()).await? {
             true => Ok(()),
             false => Err(RoundError::Deposed),
         }
     }
 
     async fn nodes(&self) -> Result<Vec<ObjectMeta>, RoundError> {
-        let api = Api::<Node>::all(self.client.clone());
+        let api = Api::<Node>::all(self.context.client.clone());
         // Without a resource version: what the store has now, not what some cache had.
         let list = read("the nodes", api.list_metadata(&ListParams::default())).await?;
         Ok(list.items.into_iter().map(|node| node.metadata).collect())
-    }
-
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
     }
 }

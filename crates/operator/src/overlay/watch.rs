@@ -18,7 +18,7 @@ use netferry_translate::applicant::lacks_address;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::follow::Followed;
+use crate::follow::ProjectedStore;
 use netferry_core::error::chain;
 
 /// What of a node a decision depends on.
@@ -89,8 +89,8 @@ const UNADDRESSED: Duration = Duration::from_secs(10);
 /// The watches of one leadership.
 pub(crate) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
-    nodes: Followed<Traits>,
-    wanted: Followed<Wanted>,
+    nodes: ProjectedStore<Traits>,
+    wanted: ProjectedStore<Wanted>,
     /// Nodes without an address, and since when that is known.
     unaddressed: BTreeMap<String, Instant>,
 }
@@ -108,7 +108,7 @@ impl Watches {
             .default_backoff()
             .map(|event| event.map_or_else(Change::Failed, |_| Change::Published));
         let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
-        let (nodes, wanted) = (Followed::new(), Followed::new());
+        let (nodes, wanted) = (ProjectedStore::new(), ProjectedStore::new());
         Watches { streams, nodes, wanted, unaddressed: BTreeMap::new() }
     }
 

@@ -19,7 +19,7 @@ const NOTES: usize = 256;
 
 /// Something worth an Event.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct EventNote {
     about: ObjectReference,
     action: &'static str,
     reason: String,
@@ -27,7 +27,7 @@ pub(crate) struct Told {
     kind: EventType,
 }
 
-impl Told {
+impl EventNote {
     /// Something that went as it should. `action` is what was being done, for machines; Events that have it, the reason
     /// and the note in common are counted as one.
     pub(crate) fn news(
@@ -35,8 +35,8 @@ impl Told {
         action: &'static str,
         reason: &str,
         note: impl Into<String>,
-    ) -> Told {
-        Told { about, action, reason: reason.to_owned(), note: note.into(), kind: EventType::Normal }
+    ) -> EventNote {
+        EventNote { about, action, reason: reason.to_owned(), note: note.into(), kind: EventType::Normal }
     }
 
     /// Something that somebody should look after.
@@ -45,8 +45,8 @@ impl Told {
         action: &'static str,
         reason: &str,
         note: impl Into<String>,
-    ) -> Told {
-        Told { kind: EventType::Warning, ..Told::news(about, action, reason, note) }
+    ) -> EventNote {
+        EventNote { kind: EventType::Warning, ..EventNote::news(about, action, reason, note) }
     }
 
     fn key(&self) -> Key {
@@ -87,7 +87,7 @@ impl Events {
     }
 
     /// Sends one. Whether it arrived: nothing waits for an Event, so failing is only logged.
-    pub(crate) async fn send(&self, told: &Told) -> bool {
+    pub(crate) async fn send(&self, told: &EventNote) -> bool {
         let note = within(&told.note, LONGEST_NOTE);
         let recorder = self.recorder(&note);
         let event = Event {
@@ -107,8 +107,8 @@ impl Events {
     }
 
     /// Sends one about each of these that was not told yet, and forgets those that no longer hold.
-    pub(crate) async fn send_new(&mut self, current: impl IntoIterator<Item = Told>) {
-        let current: BTreeMap<Key, Told> = current.into_iter().map(|told| (told.key(), told)).collect();
+    pub(crate) async fn send_new(&mut self, current: impl IntoIterator<Item = EventNote>) {
+        let current: BTreeMap<Key, EventNote> = current.into_iter().map(|told| (told.key(), told)).collect();
         self.told.retain(|known| current.contains_key(known));
         for (key, told) in current {
             if self.told.contains(&key) {

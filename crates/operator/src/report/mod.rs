@@ -2,11 +2,10 @@
 
 mod events;
 
-pub(crate) use events::{Events, Told};
+pub(crate) use events::{EventNote, Events};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{PatchParams, PostParams};
 use netferry_api::overlay::OperatorCondition;
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
 
@@ -17,30 +16,17 @@ const NAMED: usize = 8;
 
 /// A condition as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ConditionUpdate {
     pub(crate) kind: &'static str,
     pub(crate) status: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-/// Who writes, so that whoever wonders finds out.
-const US: &str = "netferry-operator";
-
-/// For what is patched.
-pub(crate) fn written_by_us() -> PatchParams {
-    PatchParams { field_manager: Some(US.to_owned()), ..PatchParams::default() }
-}
-
-/// For what is made, or replaced as a whole.
-pub(crate) fn made_by_us() -> PostParams {
-    PostParams { field_manager: Some(US.to_owned()), ..PostParams::default() }
-}
-
 /// The conditions that follow from what is wrong with the overlay: reason and message of each problem, the gravest
 /// first.
-pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usize) -> Vec<Wanted> {
-    let fine = |kind: Kind, status, message: &str| Wanted {
+pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usize) -> Vec<ConditionUpdate> {
+    let fine = |kind: Kind, status, message: &str| ConditionUpdate {
         kind: kind.as_str(),
         status,
         reason: "AsExpected".into(),
@@ -53,7 +39,12 @@ pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usi
             let more = problems.len() - named.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             let message = within(&format!("{}{more}", named.join("; ")), LONGEST_MESSAGE);
-            Wanted { kind: Kind::Degraded.as_str(), status: true, reason: (*reason).to_owned(), message }
+            ConditionUpdate {
+                kind: Kind::Degraded.as_str(),
+                status: true,
+                reason: (*reason).to_owned(),
+                message,
+            }
         }
     };
     let available = if runs {
@@ -61,11 +52,16 @@ pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usi
     } else {
         let reason = problems.first().map_or("NoNetwork", |(reason, _)| reason).to_owned();
         let message = "there are no ranges the network could run with".to_owned();
-        Wanted { kind: Kind::Available.as_str(), status: false, reason, message }
+        ConditionUpdate { kind: Kind::Available.as_str(), status: false, reason, message }
     };
     let progressing = if pending > 0 {
         let message = format!("{pending} nodes could not be given their places yet; trying again");
-        Wanted { kind: Kind::Progressing.as_str(), status: true, reason: "Allocating".into(), message }
+        ConditionUpdate {
+            kind: Kind::Progressing.as_str(),
+            status: true,
+            reason: "Allocating".into(),
+            message,
+        }
     } else {
         fine(Kind::Progressing, false, "every node that can be has been given its place")
     };
@@ -75,7 +71,7 @@ pub(crate) fn of_the_overlay(problems: &[(&str, &str)], runs: bool, pending: usi
 /// The conditions with those wanted put in; `None` if they say so already. Others stay.
 pub(crate) fn merged(
     now: &[OperatorCondition],
-    wanted: &[Wanted],
+    wanted: &[ConditionUpdate],
     at: Timestamp,
 ) -> Option<Vec<OperatorCondition>> {
     let mut all = now.to_vec();

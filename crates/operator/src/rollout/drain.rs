@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use kube::api::{ListParams, ObjectMeta};
-use kube::core::Status;
 use kube::{Api, ResourceExt};
 use netferry_api::annotation::Annotation;
 use netferry_api::rollout::annotations::{CordonedFor, LastAppliedDrain};
@@ -22,9 +21,9 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::Rollout;
-use super::world::{Seen, World};
+use super::snapshot::{ClusterSnapshot, SeenNode};
 use crate::lead::ActError;
-use crate::report::{self, Told};
+use crate::report::EventNote;
 use crate::round::{RoundError, read};
 
 /// How many evictions are asked for at once.
@@ -64,13 +63,13 @@ impl Drains {
 
 impl Rollout {
     /// Does what nodes ask for, as far as it can be done now. Says when to look again.
-    pub(super) async fn drain(&mut self, world: &World) -> Result<Option<Duration>, RoundError> {
-        let asks = |seen: &'_ Seen| Some((seen.machine.node.name.clone(), seen.machine.asked.clone()?));
-        let asked: BTreeMap<NodeName, Request> = world.nodes.iter().filter_map(asks).collect();
+    pub(super) async fn drain(&mut self, snapshot: &ClusterSnapshot) -> Result<Option<Duration>, RoundError> {
+        let asks = |seen: &'_ SeenNode| Some((seen.machine.node.name.clone(), seen.machine.asked.clone()?));
+        let asked: BTreeMap<NodeName, Request> = snapshot.nodes.iter().filter_map(asks).collect();
         self.drains.0.retain(|name, drain| asked.get(name) == Some(&drain.request));
         let mut again = None;
         let mut failed = None;
-        for seen in &world.nodes {
+        for seen in &snapshot.nodes {
             let Some(request) = &seen.machine.asked else { continue };
             match self.drain_one(seen, request).await {
                 Ok(next) => again = [again, next].into_iter().flatten().min(),
@@ -82,7 +81,11 @@ impl Rollout {
         failed.map_or(Ok(again), Err)
     }
 
-    async fn drain_one(&mut self, seen: &Seen, request: &Request) -> Result<Option<Duration>, RoundError> {
+    async fn drain_one(
+        &mut self,
+        seen: &SeenNode,
+        request: &Request,
+    ) -> Result<Option<Duration>, RoundError> {
         let name = seen.machine.node.name.clone();
         let machine = &seen.machine;
         let (mut cordoned, mut ours) = (machine.node.unschedulable, machine.cordoned_by_us);
@@ -158,7 +161,7 @@ impl Rollout {
     /// Lifts our cordon and its mark, in one write.
     pub(super) async fn uncordon(
         &self,
-        seen: &Seen,
+        seen: &SeenNode,
         version: Option<String>,
     ) -> Result<Option<String>, RoundError> {
         let patch = json!({
@@ -172,17 +175,17 @@ impl Rollout {
 
     async fn step(
         &self,
-        seen: &Seen,
+        seen: &SeenNode,
         version: Option<String>,
         patch: serde_json::Value,
     ) -> Result<Option<String>, RoundError> {
         let name = seen.machine.node.name.as_str();
-        let written = self.write_node(name, version.as_deref(), patch).await;
+        let written = self.context.writer.patch_node(name, version.as_deref(), patch).await;
         written.map_err(RoundError::writing(format!("node {name}")))
     }
 
     async fn pods_of(&self, node: &NodeName) -> Result<Vec<Pod>, RoundError> {
-        let api = Api::<Pod>::all(self.client.clone());
+        let api = Api::<Pod>::all(self.context.client.clone());
         let on_it = ListParams::default().fields(&format!("spec.nodeName={node}"));
         Ok(read("the pods of a node", api.list(&on_it)).await?.items)
     }
@@ -224,11 +227,8 @@ impl Rollout {
                 ..DeleteOptions::default()
             }),
         };
-        let api = Api::<Pod>::namespaced(self.client.clone(), &name.namespace);
-        let params = report::made_by_us();
-        let asked = api.create_subresource::<Eviction, Status>("eviction", &name.name, &params, &eviction);
-        match self.leadership.act(asked).await {
-            Ok(_) => Ok(None),
+        match self.context.writer.evict(&name.namespace, &name.name, &eviction).await {
+            Ok(()) => Ok(None),
             Err(ActError::Api(kube::Error::Api(status))) => match status.code {
                 404 | 409 => Ok(None),
                 429 => Ok(Some(self.keeps(pod, &status.message).await?)),
@@ -240,15 +240,17 @@ impl Rollout {
 
     /// Which budgets keep a pod.
     async fn keeps(&self, pod: &Pod, said: &str) -> Result<Obstacle, RoundError> {
-        let api =
-            Api::<PodDisruptionBudget>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let api = Api::<PodDisruptionBudget>::namespaced(
+            self.context.client.clone(),
+            &pod.namespace().unwrap_or_default(),
+        );
         let budgets = read("the disruption budgets", api.list(&ListParams::default())).await?;
         let names = translate::budgets(pod.metadata.labels.as_ref(), &budgets.items);
         Ok(if names.is_empty() { Obstacle::Other(said.to_owned()) } else { Obstacle::Budgets(names) })
     }
 
     /// Says what a drain waits for, when that is something else than it was.
-    async fn say_blocking(&mut self, seen: &Seen) {
+    async fn say_blocking(&mut self, seen: &SeenNode) {
         let name = &seen.machine.node.name;
         let Some(said) = self.drains.blocking().remove(name) else { return };
         let refused = |one: &Blocking| matches!(one.why, Obstacle::Budgets(_) | Obstacle::Other(_));
@@ -261,7 +263,7 @@ impl Rollout {
         self.warn(seen, RolloutEvent::FailedToDrain, note).await;
     }
 
-    async fn alarm(&mut self, seen: &Seen, alarm: Alarm) {
+    async fn alarm(&mut self, seen: &SeenNode, alarm: Alarm) {
         let name = &seen.machine.node.name;
         let waits = self.drains.blocking().remove(name).unwrap_or_default();
         let (event, long) = match alarm {
@@ -272,11 +274,11 @@ impl Rollout {
         self.warn(seen, event, note).await;
     }
 
-    async fn warn(&self, seen: &Seen, event: RolloutEvent, note: String) {
-        self.events.send(&Told::warning(seen.reference(), "DrainNode", event.as_str(), note)).await;
+    async fn warn(&self, seen: &SeenNode, event: RolloutEvent, note: String) {
+        self.events.send(&EventNote::warning(seen.reference(), "DrainNode", event.as_str(), note)).await;
     }
 
-    async fn say(&self, seen: &Seen, event: RolloutEvent, note: String) {
-        self.events.send(&Told::news(seen.reference(), "DrainNode", event.as_str(), note)).await;
+    async fn say(&self, seen: &SeenNode, event: RolloutEvent, note: String) {
+        self.events.send(&EventNote::news(seen.reference(), "DrainNode", event.as_str(), note)).await;
     }
 }

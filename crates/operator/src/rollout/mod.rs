@@ -1,35 +1,35 @@
-//! Moving nodes to a configuration, a few at a time; and what decides the configuration of their MTU.
+//! Moving nodes to a configuration, a few at a time. Capabilities contribute MachineConfigs, holds and conditions
+//! ([`crate::capability`]); none of them is known here by name.
 //!
-//! One pass, in the order in which `core`'s model makes its steps: what is applied ([`crate::mtu`]) moves by at most
-//! one step; MachineConfigs are written from it; those of each pool are merged and the pool is told ([`render`]); nodes
-//! are taken, which is a write to their pool, and only then told ([`nodes`]); what nodes ask for is done ([`drain`]);
-//! how far everything is, is said ([`status`]).
+//! One pass, in the order in which `core`'s model makes its steps: each capability makes at most one step; its
+//! MachineConfigs are written; those of each pool are merged and assigned to the pool ([`render`]); nodes are taken, which is
+//! a write to their pool, and only then assigned the target ([`nodes`]); what nodes ask for is done ([`drain`]); progress is
+//! reported ([`status`]). Where the network is not the operator's, nodes are only uncordoned ([`unmanaged`]).
 //!
 //! Every write names the version it was decided for. A pass that was overtaken is made again; one that failed is too,
 //! later and later. Nothing is remembered that decides: who leads next goes on from what the API holds.
 
-mod apart;
 mod drain;
-mod networks;
 mod nodes;
 mod render;
 mod round;
+mod snapshot;
 mod status;
+mod unmanaged;
 mod watch;
-mod world;
 
 use std::time::Duration;
 
-use kube::Client;
 use netferry_core::error::chain;
 use netferry_core::name::NodeName;
 use tracing::{debug, warn};
 
-use crate::lead::Leadership;
+use crate::capability::{Capability, Context, Contribute};
 use crate::metrics::Metrics;
-use crate::pace::Pace;
+use crate::pace::ReconcileTimer;
 use crate::report::Events;
 use drain::Drains;
+pub(crate) use snapshot::{ClusterSnapshot, SeenNode, SeenPool};
 use watch::Watches;
 
 /// A look without a reason, in case one was missed.
@@ -45,24 +45,23 @@ pub struct Settings {
 }
 
 /// Runs the controller for as long as this process leads.
-pub async fn control(
-    client: Client,
-    leadership: Leadership,
-    namespace: String,
+pub(crate) async fn control(
+    context: Context,
     settings: Settings,
+    capabilities: &[Capability],
     metrics: Metrics,
 ) {
+    let keys = capabilities.iter().flat_map(|one| one.node_annotations.iter().copied()).collect();
+    let mut watches = Watches::new(&context.client, keys);
     let mut rollout = Rollout {
-        events: Events::new(&client, &leadership),
-        client: client.clone(),
-        leadership,
-        namespace,
+        events: Events::new(&context.client, &context.leadership),
+        context,
         node: settings.node,
+        contributors: capabilities.iter().filter_map(|one| one.contribute.clone()).collect(),
         metrics,
         drains: Drains::default(),
     };
-    let mut watches = Watches::new(&client);
-    let mut pace = Pace::new(ANYWAY, ANYWAY);
+    let mut pace = ReconcileTimer::new(ANYWAY, ANYWAY);
     loop {
         tokio::select! {
             // In this order: changes that never end must not keep a pass from being made.
@@ -72,7 +71,7 @@ pub async fn control(
                     pace.after(ANYWAY);
                     continue;
                 }
-                match rollout.round(watches.news()).await {
+                match rollout.round(watches.snapshot()).await {
                     Ok(again) => pace.made(again),
                     Err(overtaken) if overtaken.is_overtaken() => {
                         debug!(error = %chain(&overtaken), "overtaken; looking again");
@@ -92,11 +91,10 @@ pub async fn control(
 
 /// What one leadership of the controller knows. Nothing here decides; it is what was told already.
 struct Rollout {
-    client: Client,
-    leadership: Leadership,
+    context: Context,
     events: Events,
-    namespace: String,
     node: Option<NodeName>,
+    contributors: Vec<Contribute>,
     metrics: Metrics,
     drains: Drains,
 }

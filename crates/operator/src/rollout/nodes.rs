@@ -6,10 +6,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Patch;
 use kube::{Api, ResourceExt};
 use netferry_api::annotation::Annotation;
-use netferry_api::overlay::annotations::LeadershipMark;
 use netferry_api::rollout::MachineConfigPool;
 use netferry_api::rollout::annotations::{
     ControlPlaneTopology, DesiredConfig, UPDATE_IN_PROGRESS_TAINT, update_in_progress,
@@ -20,48 +18,52 @@ use netferry_translate::pool as pools;
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
-use super::world::{Seen, SeenPool, World};
+use super::snapshot::{ClusterSnapshot, SeenNode, SeenPool};
 use super::{OVERTAKEN, Rollout};
 use crate::lead::ActError;
-use crate::report::{self, Told};
+use crate::report::EventNote;
 use crate::round::{RoundError, read};
+use crate::writer::Part;
 
 /// How many nodes are written to at once.
 const AT_ONCE: usize = 16;
 
 impl Rollout {
     /// Takes nodes of each pool and tells them its target. Says when to look again, if a node changed meanwhile.
-    pub(super) async fn choose(&self, world: &mut World) -> Result<Option<Duration>, RoundError> {
-        let choices: Vec<Choice> = world
+    pub(super) async fn choose(
+        &self,
+        snapshot: &mut ClusterSnapshot,
+    ) -> Result<Option<Duration>, RoundError> {
+        let choices: Vec<Choice> = snapshot
             .pools
             .iter()
             .map(|seen| {
                 // A pool that cannot be merged keeps its last target; what was told of it goes on.
-                let members = world.of_pool(&seen.pool.name);
-                choose(&seen.pool, &members, self.node.as_ref(), world.held.as_ref())
+                let members = snapshot.of_pool(&seen.pool.name);
+                choose(&seen.pool, &members, self.node.as_ref(), snapshot.held.as_ref())
             })
             .collect();
-        for (seen, choice) in world.pools.iter_mut().zip(choices) {
+        for (seen, choice) in snapshot.pools.iter_mut().zip(choices) {
             seen.choice = choice;
         }
         if let Some(own) = &self.node {
             let mut pools: Vec<_> =
-                world.pools.iter_mut().map(|seen| (&seen.pool, &mut seen.choice)).collect();
+                snapshot.pools.iter_mut().map(|seen| (&seen.pool, &mut seen.choice)).collect();
             own_last(&mut pools, own);
         }
-        self.tell(world).await
+        self.assign_target(snapshot).await
     }
 
     /// Takes those that were chosen, and tells them.
-    async fn tell(&self, world: &World) -> Result<Option<Duration>, RoundError> {
+    async fn assign_target(&self, snapshot: &ClusterSnapshot) -> Result<Option<Duration>, RoundError> {
         let mut again = None;
-        let alone = world.is_one_node();
-        for seen in &world.pools {
+        let alone = snapshot.is_one_node();
+        for seen in &snapshot.pools {
             let choice = &seen.choice;
             for (node, why) in &choice.left {
                 debug!(%node, %why, "is not told yet");
             }
-            if !self.are_back(world, seen).await? {
+            if !self.are_back(snapshot, seen).await? {
                 again = Some(OVERTAKEN);
                 continue;
             }
@@ -69,35 +71,35 @@ impl Rollout {
                 self.take(seen, &pools::printed_taken(&choice.taken)).await?;
             }
             let Some(target) = seen.pool.target.as_deref() else { continue };
-            let told: Vec<&Seen> = world
+            let told: Vec<&SeenNode> = snapshot
                 .members(&seen.pool.name)
                 .filter(|node| {
                     let name = &node.machine.node.name;
                     choice.tell.contains(name) || choice.tell_waiting.contains(name)
                 })
                 .collect();
-            let written = self.each(&told, |node| self.tell_target(node, target, alone)).await?;
+            let written = self.write_nodes(&told, |node| self.tell_target(node, target, alone)).await?;
             again = again.or((written.len() < told.len()).then_some(OVERTAKEN));
             for node in written {
                 let name = &node.machine.node.name;
                 info!(%name, target, "told");
                 let reason = RolloutEvent::SetDesiredConfig.as_str();
                 let note = format!("node {name} is to run {target}");
-                self.events.send(&Told::news(node.reference(), "TellNode", reason, note)).await;
+                self.events.send(&EventNote::news(node.reference(), "TellNode", reason, note)).await;
             }
             let others = || {
-                let is_told = |node: &&Seen| told.iter().any(|told| std::ptr::eq(*told, *node));
-                world.members(&seen.pool.name).filter(move |node| !is_told(node))
+                let is_told = |node: &&SeenNode| told.iter().any(|told| std::ptr::eq(*told, *node));
+                snapshot.members(&seen.pool.name).filter(move |node| !is_told(node))
             };
-            let mistainted: Vec<&Seen> = others()
+            let mistainted: Vec<&SeenNode> = others()
                 .filter(|node| node.machine.tainted != to_be_avoided(&seen.pool, &node.machine.node))
                 .collect();
-            self.each(&mistainted, |node| self.taint(node, !node.machine.tainted)).await?;
+            self.write_nodes(&mistainted, |node| self.taint(node, !node.machine.tainted)).await?;
             // Others joined, or left, since it was told: it may be waiting to be drained, or about to restart undrained.
-            let misled: Vec<&Seen> = others()
+            let misled: Vec<&SeenNode> = others()
                 .filter(|node| node.machine.node.desired.is_some() && node.machine.alone != alone)
                 .collect();
-            self.each(&misled, |node| self.tell_topology(node, alone)).await?;
+            self.write_nodes(&misled, |node| self.tell_topology(node, alone)).await?;
         }
         Ok(again)
     }
@@ -105,9 +107,9 @@ impl Rollout {
     /// Whether nodes that give up their places are where their pool is, as their objects are now. What was heard of one may be
     /// older than what it was told: where a pool goes to something else and back, one that is about to leave for the one
     /// would look as if it were done with the other, and the next node would leave beside it.
-    async fn are_back(&self, world: &World, seen: &SeenPool) -> Result<bool, RoundError> {
-        let api = Api::<Node>::all(self.client.clone());
-        for node in world.members(&seen.pool.name) {
+    async fn are_back(&self, snapshot: &ClusterSnapshot, seen: &SeenPool) -> Result<bool, RoundError> {
+        let api = Api::<Node>::all(self.context.client.clone());
+        for node in snapshot.members(&seen.pool.name) {
             let identity = node.machine.node.identity();
             if !seen.pool.taken.contains(&identity) || seen.choice.taken.contains(&identity) {
                 continue;
@@ -128,9 +130,13 @@ impl Rollout {
 
     /// Writes to nodes, several at once; gives those that were written. One that changed meanwhile, or is gone, is left
     /// for the next pass.
-    async fn each<'a, 'f, F>(&'f self, nodes: &[&'a Seen], write: F) -> Result<Vec<&'a Seen>, RoundError>
+    async fn write_nodes<'a, 'f, F>(
+        &'f self,
+        nodes: &[&'a SeenNode],
+        write: F,
+    ) -> Result<Vec<&'a SeenNode>, RoundError>
     where
-        F: Fn(&'a Seen) -> BoxFuture<'f, Result<(), ActError>>,
+        F: Fn(&'a SeenNode) -> BoxFuture<'f, Result<(), ActError>>,
     {
         let requests: Vec<_> = nodes
             .iter()
@@ -139,7 +145,7 @@ impl Rollout {
                 async move { (node, request.await) }.boxed()
             })
             .collect();
-        let answers: Vec<(&Seen, Result<(), ActError>)> =
+        let answers: Vec<(&SeenNode, Result<(), ActError>)> =
             stream::iter(requests).buffered(AT_ONCE).collect().await;
         let mut written = Vec::new();
         let mut failed = None;
@@ -162,19 +168,14 @@ impl Rollout {
     ) -> Result<(), RoundError> {
         let name = seen.object.name_any();
         let annotations: BTreeMap<String, String> = [taken.entry()].into();
-        let patch = json!({
-            "metadata": { "resourceVersion": seen.object.resource_version(), "annotations": annotations },
-        });
-        let api = Api::<MachineConfigPool>::all(self.client.clone());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        let written = self.leadership.act(api.patch_metadata(&name, &params, &patch)).await;
-        written.map(|_| ()).map_err(RoundError::writing(format!("MachineConfigPool {name}")))
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        let version = seen.object.resource_version();
+        self.context.writer.patch::<MachineConfigPool>(&name, version, Part::Object, patch).await.map(drop)
     }
 
     fn tell_target<'a>(
         &'a self,
-        node: &Seen,
+        node: &SeenNode,
         target: &str,
         alone: bool,
     ) -> BoxFuture<'a, Result<(), ActError>> {
@@ -187,34 +188,18 @@ impl Rollout {
         self.patch_node(node, patch)
     }
 
-    fn tell_topology<'a>(&'a self, node: &Seen, alone: bool) -> BoxFuture<'a, Result<(), ActError>> {
+    fn tell_topology<'a>(&'a self, node: &SeenNode, alone: bool) -> BoxFuture<'a, Result<(), ActError>> {
         self.patch_node(node, json!({ "metadata": { "annotations": annotations([topology(alone)]) } }))
     }
 
-    fn taint<'a>(&'a self, node: &Seen, on: bool) -> BoxFuture<'a, Result<(), ActError>> {
+    fn taint<'a>(&'a self, node: &SeenNode, on: bool) -> BoxFuture<'a, Result<(), ActError>> {
         self.patch_node(node, json!({ "spec": { "taints": taints(&node.object, on) } }))
     }
 
-    fn patch_node<'a>(&'a self, node: &Seen, patch: Value) -> BoxFuture<'a, Result<(), ActError>> {
+    fn patch_node<'a>(&'a self, node: &SeenNode, patch: Value) -> BoxFuture<'a, Result<(), ActError>> {
         let (name, version) = (node.object.name_any(), node.object.resource_version());
-        async move { self.write_node(&name, version.as_deref(), patch).await.map(|_| ()) }.boxed()
-    }
-
-    /// Writes to a node, for the version that was seen; gives the new one.
-    pub(super) async fn write_node(
-        &self,
-        name: &str,
-        version: Option<&str>,
-        mut patch: Value,
-    ) -> Result<Option<String>, ActError> {
-        let (key, mark) = LeadershipMark::from(self.leadership.mark().to_owned()).entry();
-        patch["metadata"]["resourceVersion"] = json!(version);
-        patch["metadata"]["annotations"][key] = json!(mark);
-        let api = Api::<Node>::all(self.client.clone());
-        let params = report::written_by_us();
-        let patch = Patch::Merge(&patch);
-        let written = self.leadership.act(api.patch_metadata(name, &params, &patch)).await?;
-        Ok(written.metadata.resource_version)
+        async move { self.context.writer.patch_node(&name, version.as_deref(), patch).await.map(drop) }
+            .boxed()
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the controller sees of the API: nodes and configurations as they come in, and what is worth a look.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
@@ -12,49 +11,27 @@ use kube::{Api, Client, ResourceExt};
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_api::rollout::{MachineConfig, MachineConfigPool};
 use netferry_core::error::chain;
-use netferry_core::mtu::equipment::Equipment;
-use netferry_core::mtu::plan::Observed;
-use netferry_core::probe::Report;
 use netferry_translate::machine::{Machine, understood};
-use netferry_translate::{mtu as translate, probe};
 use tracing::warn;
 
-use crate::follow::Followed;
-use crate::mtu;
+use crate::follow::ProjectedStore;
 
-/// What of a node a decision depends on, read once for every version of it that says something else.
+/// What of a node a decision depends on, read once for every version of it in which that differs.
 #[derive(PartialEq, Eq)]
-pub(super) struct Traits {
-    /// What it says; nothing of a node without a name.
+pub(crate) struct Traits {
+    /// The node; `None` if it has no name.
     pub(super) machine: Option<Arc<Machine>>,
-    /// What it says that cannot be understood.
-    pub(super) wrong: Vec<String>,
-    /// What it reports to run.
-    pub(super) observed: Option<Observed>,
-    /// What its host is able to do, as far as it said so.
-    pub(super) equipment: Equipment,
-    /// What it found out about the ways to others.
-    pub(super) report: Option<Report>,
-    /// Whether it has a place in the network.
-    pub(super) runs: bool,
+    /// What of it cannot be understood.
+    pub(super) wrong: Option<String>,
+    /// The annotations that capabilities depend on.
+    watched: Vec<Option<String>>,
 }
 
 impl Traits {
-    fn of(node: &Node) -> Traits {
+    fn of(node: &Node, keys: &[&'static str]) -> Traits {
         let (machine, wrong) = understood(node);
-        let mut wrong = Vec::from_iter(wrong);
-        let annotations = node.metadata.annotations.as_ref();
-        let mut noted = |problem: &dyn Display| wrong.push(format!("node {}: {problem}", node.name_any()));
-        let observed = translate::observed(annotations).unwrap_or_else(|problem| {
-            noted(&problem);
-            None
-        });
-        let report = probe::report(annotations).unwrap_or_else(|problem| {
-            noted(&problem);
-            None
-        });
-        let equipment = translate::equipment(annotations);
-        Traits { machine: machine.map(Arc::new), wrong, observed, equipment, report, runs: mtu::runs(node) }
+        let watched = keys.iter().map(|key| node.annotations().get(*key).cloned()).collect();
+        Traits { machine: machine.map(Arc::new), wrong, watched }
     }
 }
 
@@ -66,7 +43,7 @@ enum Change {
 }
 
 /// Nodes and configurations, each by name.
-pub(super) struct News {
+pub(super) struct Snapshot {
     pub(super) nodes: Vec<(Arc<Node>, Arc<Traits>)>,
     pub(super) configs: BTreeMap<String, Arc<MachineConfig>>,
 }
@@ -79,13 +56,15 @@ pub(super) struct Watches {
     streams: SelectAll<BoxStream<'static, Change>>,
     nodes: Store<Node>,
     configs: Store<MachineConfig>,
-    followed: Followed<Arc<Traits>>,
+    followed: ProjectedStore<Arc<Traits>>,
+    /// The annotations of nodes that capabilities depend on.
+    keys: Vec<&'static str>,
     /// Whether configurations were seen whole once.
     configs_seen: bool,
 }
 
 impl Watches {
-    pub(super) fn new(client: &Client) -> Watches {
+    pub(super) fn new(client: &Client, keys: Vec<&'static str>) -> Watches {
         let (nodes, node_writer) = store::<Node>();
         let (configs, config_writer) = store::<MachineConfig>();
         let usual = watcher::Config::default();
@@ -108,7 +87,7 @@ impl Watches {
             .default_backoff()
             .map(|event| event.map_or_else(Change::Failed, |_| Change::Other));
         let streams = select_all([nodes_seen.boxed(), configs_seen.boxed(), pools.boxed(), wanted.boxed()]);
-        Watches { streams, nodes, configs, followed: Followed::new(), configs_seen: false }
+        Watches { streams, nodes, configs, followed: ProjectedStore::new(), keys, configs_seen: false }
     }
 
     /// Whether everything was seen once: before that, what is missing may only not have been said yet.
@@ -117,7 +96,7 @@ impl Watches {
     }
 
     /// What is known now.
-    pub(super) fn news(&self) -> News {
+    pub(super) fn snapshot(&self) -> Snapshot {
         let known = self.followed.known();
         let read = |node: Arc<Node>| {
             let traits = known.get(node.metadata.name.as_ref()?)?.clone();
@@ -126,14 +105,17 @@ impl Watches {
         let mut nodes: Vec<_> = self.nodes.state().into_iter().filter_map(read).collect();
         nodes.sort_by(|(one, _), (other, _)| one.metadata.name.cmp(&other.metadata.name));
         let configs = self.configs.state().into_iter().map(|config| (config.name_any(), config)).collect();
-        News { nodes, configs }
+        Snapshot { nodes, configs }
     }
 
     /// Waits for a change that may change a decision.
     pub(super) async fn changed(&mut self) {
         while let Some(change) = self.streams.next().await {
             let worth = match change {
-                Change::Node(event) => self.followed.note(*event, |node| Arc::new(Traits::of(node))),
+                Change::Node(event) => {
+                    let keys = &self.keys;
+                    self.followed.note(*event, |node| Arc::new(Traits::of(node, keys)))
+                }
                 Change::Config { whole } => {
                     self.configs_seen |= whole;
                     true
