@@ -9,6 +9,7 @@ use netferry_core::rollout::choose::Hold;
 use netferry_core::rollout::config::MachineConfig;
 use netferry_translate::served::Served;
 
+use crate::cluster::Changes;
 use crate::lead::Leadership;
 use crate::report::{ConditionUpdate, EventNote};
 use crate::rollout::ClusterSnapshot;
@@ -28,7 +29,7 @@ pub(crate) struct Capability {
 }
 
 /// See [`Capability::run`].
-pub(crate) type Run = Box<dyn Fn(Context) -> BoxFuture<'static, ()> + Send + Sync>;
+pub(crate) type Run = Box<dyn Fn(Context, Changes) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// See [`Capability::contribute`].
 pub(crate) type Contribute =

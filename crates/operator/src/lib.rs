@@ -1,12 +1,11 @@
-//! The cluster side: one controller per capability. Each reads the cluster, lets `core` decide, writes what nodes
-//! are to do, and reports what is true.
+//! The cluster side: reads the cluster, lets `core` decide, writes what nodes are to do, and reports what is true.
 //!
-//! [`run`] is the operator. [`lead`] makes sure that one process acts at a time; [`overlay`] gives nodes their places in
-//! the pod network; [`mtu`] decides how its MTU changes; [`rollout`] moves nodes to their configuration. [`metrics`] is
-//! what is measured, [`serve`] where it can be asked for.
+//! [`run`] is the operator. [`lead`] makes sure that one process acts at a time. [`capabilities`] lists what it is capable
+//! of; each is a folder. [`rollout`] moves nodes to the configuration that capabilities contribute. [`cluster`] watches,
+//! [`writer`] writes, [`network_status`] owns the status of the two Networks, [`metrics`] and [`serve`] answer over HTTP.
 
 mod capability;
-mod follow;
+mod cluster;
 pub mod lead;
 pub mod metrics;
 mod mtu;
@@ -17,36 +16,21 @@ mod report;
 pub mod rollout;
 mod round;
 pub mod serve;
+mod settings;
 mod writer;
 
 use std::future::Future;
-use std::net::SocketAddr;
 
 use futures::future::join_all;
 use kube::Client;
 use tracing::{Instrument, info_span};
 
 use capability::{Capability, Context};
-use lead::{Election, Timing};
+use cluster::Cluster;
+use lead::Election;
 use metrics::Metrics;
+pub use settings::Settings;
 use writer::Writer;
-
-/// How the operator runs.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The namespace of its lease.
-    pub namespace: String,
-    /// What it is called in the lease.
-    pub identity: String,
-    /// How long the lease lasts.
-    pub timing: Timing,
-    /// How the overlay's controller works.
-    pub overlay: overlay::Settings,
-    /// How the controller of configurations works.
-    pub rollout: rollout::Settings,
-    /// Where metrics and health are answered; nothing, nowhere.
-    pub listen: Option<SocketAddr>,
-}
 
 /// The name of the operator's lease.
 pub const LEASE: &str = "netferry-operator";
@@ -78,13 +62,16 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         async move {
             let _leading = metrics.while_leading();
             let capabilities = capabilities(overlay, &metrics);
+            let mut cluster = Cluster::new(&context.client);
             let own = capabilities.iter().filter_map(|one| Some((one.name, one.run.as_ref()?)));
-            let loops =
-                own.map(|(name, run)| run(context.clone()).instrument(info_span!("capability", name)));
-            let loops = join_all(loops.collect::<Vec<_>>());
+            let own = own.map(|(name, run)| {
+                run(context.clone(), cluster.follow()).instrument(info_span!("capability", name))
+            });
+            let own = join_all(own.collect::<Vec<_>>());
+            let changes = cluster.follow();
             // Boxed: it is large, and lives as long as the process.
-            let rollout = Box::pin(rollout::control(context.clone(), rollout, &capabilities, metrics));
-            tokio::join!(loops, rollout);
+            let rollout = Box::pin(rollout::control(context, changes, rollout, &capabilities, metrics));
+            tokio::join!(own, rollout, cluster.run());
         }
     });
     let answering = async {

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::capability::{Capability, Context};
+use crate::cluster::Changes;
 use crate::pace::{ReconcileTimer, TOGETHER};
 use crate::report::Events;
 use crate::round::RoundError;
@@ -52,15 +53,15 @@ impl Default for Settings {
 pub(crate) fn capability(settings: Settings) -> Capability {
     Capability {
         name: "overlay",
-        run: Some(Box::new(move |context| Box::pin(control(context, settings)))),
+        run: Some(Box::new(move |context, changes| Box::pin(control(context, changes, settings)))),
         contribute: None,
         node_annotations: &[],
     }
 }
 
 /// Runs the controller for as long as this process leads.
-pub(crate) async fn control(context: Context, settings: Settings) {
-    let mut watches = Watches::new(&context.client);
+pub(crate) async fn control(context: Context, changes: Changes, settings: Settings) {
+    let mut watches = Watches::new(changes);
     let mut overlay = Overlay {
         events: Events::new(&context.client, &context.leadership),
         context,

@@ -3,23 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::stream::{BoxStream, SelectAll, StreamExt, select_all};
 use k8s_openapi::api::core::v1::Node;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::ResourceExt;
 use netferry_api::annotation::Annotation;
 use netferry_api::overlay::annotations::{
     GatewayRouterLrpIfAddrs, HostCidrs, NetworkIds, NodeId, NodeSubnets, OverlayRunning,
     TransitSwitchPortIfAddr,
 };
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
-use netferry_api::overlay::{ConfigNetwork, OperatorCondition, OperatorNetwork, SINGLETON};
+use netferry_api::overlay::{OperatorCondition, OperatorNetwork};
 use netferry_translate::applicant::lacks_address;
 use tokio::time::Instant;
-use tracing::warn;
 
-use crate::follow::ProjectedStore;
-use netferry_core::error::chain;
+use crate::cluster::{Change, Changes, ProjectedStore};
 
 /// What of a node a decision depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,19 +50,19 @@ impl Traits {
 /// What of the operator's `Network` a decision depends on, and what was said of it: its status tells every step of a
 /// change of MTU too, and each look is at all nodes.
 #[derive(Clone, PartialEq, Debug)]
-struct Wanted {
+struct NetworkTraits {
     uid: Option<String>,
     generation: Option<i64>,
     annotations: BTreeMap<String, String>,
     conditions: Vec<OperatorCondition>,
 }
 
-impl Wanted {
-    fn of(network: &OperatorNetwork) -> Wanted {
+impl NetworkTraits {
+    fn of(network: &OperatorNetwork) -> NetworkTraits {
         let said = network.status.iter().flat_map(|status| &status.conditions);
         let of_the_overlay =
             |one: &&OperatorCondition| CONDITIONS.iter().any(|kind| kind.as_str() == one.type_);
-        Wanted {
+        NetworkTraits {
             uid: network.uid(),
             generation: network.metadata.generation,
             annotations: network.annotations().clone(),
@@ -75,63 +71,41 @@ impl Wanted {
     }
 }
 
-enum Change {
-    Node(Box<watcher::Event<Node>>),
-    Wanted(Box<watcher::Event<OperatorNetwork>>),
-    Published,
-    Failed(watcher::Error),
-}
-
 /// How long a node may be without an address before that is worth a word: kubelets register first and say their
 /// addresses a moment later.
 const UNADDRESSED: Duration = Duration::from_secs(10);
 
-/// The watches of one leadership.
+/// What the overlay follows.
 pub(crate) struct Watches {
-    streams: SelectAll<BoxStream<'static, Change>>,
+    changes: Changes,
     nodes: ProjectedStore<Traits>,
-    wanted: ProjectedStore<Wanted>,
+    networks: ProjectedStore<NetworkTraits>,
     /// Nodes without an address, and since when that is known.
     unaddressed: BTreeMap<String, Instant>,
 }
 
 impl Watches {
-    pub(crate) fn new(client: &Client) -> Watches {
-        let the_one = watcher::Config::default().fields(&format!("metadata.name={SINGLETON}"));
-        let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default())
-            .default_backoff()
-            .map(|event| event.map_or_else(Change::Failed, |event| Change::Node(Box::new(event))));
-        let wanted = watcher(Api::<OperatorNetwork>::all(client.clone()), the_one.clone())
-            .default_backoff()
-            .map(|event| event.map_or_else(Change::Failed, |event| Change::Wanted(Box::new(event))));
-        let published = watcher(Api::<ConfigNetwork>::all(client.clone()), the_one)
-            .default_backoff()
-            .map(|event| event.map_or_else(Change::Failed, |_| Change::Published));
-        let streams = select_all([nodes.boxed(), wanted.boxed(), published.boxed()]);
-        let (nodes, wanted) = (ProjectedStore::new(), ProjectedStore::new());
-        Watches { streams, nodes, wanted, unaddressed: BTreeMap::new() }
+    pub(crate) fn new(changes: Changes) -> Watches {
+        let (nodes, networks) = (ProjectedStore::new(), ProjectedStore::new());
+        Watches { changes, nodes, networks, unaddressed: BTreeMap::new() }
     }
 
     /// Waits for a change that may change a decision.
     pub(crate) async fn changed(&mut self) {
-        while let Some(change) = self.streams.next().await {
-            match change {
-                Change::Published => return,
-                Change::Wanted(event) => {
-                    if self.wanted.note(*event, Wanted::of) {
-                        return;
-                    }
+        while let Some(change) = self.changes.recv().await {
+            let worth = match change {
+                Change::ConfigNetwork => true,
+                Change::OperatorNetwork(event) => {
+                    self.networks.note(event, |network| NetworkTraits::of(network))
                 }
-                Change::Node(event) => {
-                    if self.nodes.note(*event, Traits::of) {
-                        return;
-                    }
-                }
-                // The watch is tried again by itself, later and later.
-                Change::Failed(error) => warn!(error = %chain(&error), "a watch failed"),
+                Change::Node(event) => self.nodes.note(event, |node| Traits::of(node)),
+                Change::Pool | Change::Config(_) => false,
+            };
+            if worth {
+                return;
             }
         }
-        // The streams never end; if they did, only the periodic look would be left.
+        // The watches have ended with the leadership.
         std::future::pending().await
     }
 

@@ -25,6 +25,7 @@ use netferry_core::name::NodeName;
 use tracing::{debug, warn};
 
 use crate::capability::{Capability, Context, Contribute};
+use crate::cluster::Changes;
 use crate::metrics::Metrics;
 use crate::pace::ReconcileTimer;
 use crate::report::Events;
@@ -47,12 +48,13 @@ pub struct Settings {
 /// Runs the controller for as long as this process leads.
 pub(crate) async fn control(
     context: Context,
+    changes: Changes,
     settings: Settings,
     capabilities: &[Capability],
     metrics: Metrics,
 ) {
     let keys = capabilities.iter().flat_map(|one| one.node_annotations.iter().copied()).collect();
-    let mut watches = Watches::new(&context.client, keys);
+    let mut watches = Watches::new(changes, keys);
     let mut rollout = Rollout {
         events: Events::new(&context.client, &context.leadership),
         context,

@@ -1,7 +1,8 @@
-//! What decisions depend on, of all objects of a kind, as a watch tells of them.
+//! What decisions depend on, of all objects of a kind, from the events of a watch.
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
@@ -33,7 +34,7 @@ impl<T: Clone + PartialEq> ProjectedStore<T> {
     }
 
     /// Takes in what a watch says; whether that may change a decision.
-    pub(crate) fn note<K: Resource>(&mut self, event: Event<K>, of: impl Fn(&K) -> T) -> bool {
+    pub(crate) fn note<K: Resource>(&mut self, event: Event<Arc<K>>, of: impl Fn(&Arc<K>) -> T) -> bool {
         match event {
             Event::Init => {
                 self.arriving.clear();
@@ -63,14 +64,14 @@ mod tests {
 
     use super::*;
 
-    fn node(name: &str, role: &str) -> Node {
+    fn node(name: &str, role: &str) -> Arc<Node> {
         let mut node = Node::default();
         node.metadata.name = Some(name.to_owned());
         node.metadata.labels = Some([("role".to_owned(), role.to_owned())].into());
-        node
+        Arc::new(node)
     }
 
-    fn role(node: &Node) -> String {
+    fn role(node: &Arc<Node>) -> String {
         node.labels()["role"].clone()
     }
 
