@@ -37,7 +37,7 @@ pub const LEASE: &str = "netferry-operator";
 
 /// What the operator is capable of. The rollout asks them in this order.
 fn capabilities(overlay: overlay::Settings, metrics: &Metrics) -> Vec<Capability> {
-    vec![overlay::capability(overlay), mtu::capability(metrics)]
+    vec![overlay::capability(overlay), mtu::capability(&metrics.mtu)]
 }
 
 /// Runs the operator until it is told to stop; then lets go of its lease.

@@ -15,6 +15,9 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
+/// The content type of the text that [`Metrics::text`] writes.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// How long the API may take to answer somebody who asks whether it does.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -53,8 +56,11 @@ pub fn router(client: Client, metrics: Metrics) -> Router {
         }
     });
     let metrics_page = get(|State((_, metrics)): State<(Client, Metrics)>| async move {
-        let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-        (kind, metrics.text(jiff::Timestamp::now())).into_response()
+        let kind = [(header::CONTENT_TYPE, OPENMETRICS)];
+        match metrics.text() {
+            Ok(text) => (kind, text).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
     });
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

@@ -8,6 +8,7 @@
 //! A refusal changes nothing but its own condition and Event.
 
 mod evaluate;
+mod metrics;
 mod nodes;
 mod pass;
 mod record;
@@ -21,7 +22,7 @@ pub(crate) use evaluate::{deployed, published};
 pub(crate) use record::{Applied, applied};
 
 use crate::capability::{Capability, Pass};
-use crate::metrics::Metrics;
+pub(crate) use metrics::Metrics;
 use nodes::ReportReader;
 
 /// The capability, as the operator lists it.

@@ -20,11 +20,11 @@ use super::evaluate::{
     ClusterState, InitialRecord, condition_update, deployed, evaluate, initial_record, published,
     record_lost_condition,
 };
+use super::metrics::Metrics;
 use super::nodes::{ReportReader, Reports};
 use super::record::{Applied, applied, store};
 use super::status;
 use crate::capability::{Contribution, Pass};
-use crate::metrics::Metrics;
 use crate::report::EventNote;
 use crate::round::RoundError;
 
@@ -74,7 +74,7 @@ pub(super) async fn contribute(
         return Ok(Contribution { stops: true, ..Contribution::default() });
     };
     let decision = &outcome.decision;
-    metrics.mtu(&record, decision, &facts, since, Timestamp::now());
+    metrics.decided(&record, decision, &facts, since, Timestamp::now());
     if decision.record != record {
         store(pass.context, network, version.as_deref(), &decision.record).await?;
         let about = network.object_ref(&());

@@ -10,6 +10,7 @@
 //! later and later. Nothing is remembered that decides: who leads next goes on from what the API holds.
 
 mod drain;
+mod metrics;
 mod nodes;
 mod render;
 mod round;
@@ -26,10 +27,11 @@ use tracing::{debug, warn};
 
 use crate::capability::{Capability, Context, Contribute};
 use crate::cluster::Changes;
-use crate::metrics::Metrics;
+use crate::metrics::Metrics as OperatorMetrics;
 use crate::pace::ReconcileTimer;
 use crate::report::Events;
 use drain::Drains;
+pub(crate) use metrics::Metrics;
 pub(crate) use snapshot::{ClusterSnapshot, SeenNode, SeenPool};
 use watch::Watches;
 
@@ -51,7 +53,7 @@ pub(crate) async fn control(
     changes: Changes,
     settings: Settings,
     capabilities: &[Capability],
-    metrics: Metrics,
+    metrics: OperatorMetrics,
 ) {
     let keys = capabilities.iter().flat_map(|one| one.node_annotations.iter().copied()).collect();
     let mut watches = Watches::new(changes, keys);
@@ -81,7 +83,7 @@ pub(crate) async fn control(
                     }
                     Err(failed) => {
                         warn!(error = %chain(&failed), "a pass failed; trying again");
-                        rollout.metrics.failed();
+                        rollout.metrics.count_failed_pass();
                         pace.failed();
                     }
                 }
@@ -97,6 +99,6 @@ struct Rollout {
     events: Events,
     node: Option<NodeName>,
     contributors: Vec<Contribute>,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
     drains: Drains,
 }

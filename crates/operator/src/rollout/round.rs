@@ -37,7 +37,7 @@ impl Rollout {
             return self.pause_unmanaged(snapshot).await;
         }
         if served == Served::ByUs {
-            self.metrics.round();
+            self.metrics.count_pass();
         }
         let Some(added) = self.contributions(&network, config.as_ref(), served, &snapshot).await? else {
             return Ok(Some(SOON));
@@ -68,7 +68,7 @@ impl Rollout {
         self.report(&mut snapshot).await?;
         let drained = drained?;
         self.sweep(&snapshot).await?;
-        self.metrics.drains(&self.drains.blocking());
+        self.metrics.rollout.drains(&self.drains.blocking());
         self.events.send_new(snapshot.problems).await;
         Ok([chosen, drained].into_iter().flatten().min())
     }

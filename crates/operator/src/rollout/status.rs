@@ -32,7 +32,7 @@ impl Rollout {
                 let machine = &node.machine;
                 progress(&seen.pool, &machine.node, machine.asked.as_ref(), machine.fulfilled.as_ref())
             });
-            self.metrics.pool(&seen.pool.name, &now, all);
+            self.metrics.rollout.pool(&seen.pool.name, &now, all);
             let printed = pools::printed_status(&seen.object, &now, &Time(jiff::Timestamp::now()));
             if seen.object.status.as_ref() == Some(&printed) {
                 continue;
@@ -48,7 +48,7 @@ impl Rollout {
                 self.events.send(&EventNote::news(about, "Report", reason, note)).await;
             }
         }
-        self.metrics.forget_pools(snapshot.pools.iter().map(|seen| seen.pool.name.as_str()));
+        self.metrics.rollout.forget_pools(snapshot.pools.iter().map(|seen| seen.pool.name.as_str()));
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ impl Rollout {
         }
         snapshot.nodes.retain(|seen| matches!(seen.machine.asked, Some(Request::Uncordon(_))));
         let next = self.drain(&snapshot).await?;
-        self.metrics.drains(&self.drains.blocking());
+        self.metrics.rollout.drains(&self.drains.blocking());
         failed.map_or(Ok([again, next].into_iter().flatten().min()), Err)
     }
 }

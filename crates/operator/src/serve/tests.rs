@@ -27,11 +27,11 @@ where
 async fn an_operator_that_reaches_the_api_is_ready_and_says_what_it_measures() {
     let server = ApiServer::open(Settings::default()).unwrap();
     let (client, metrics) = (Client::new(server.router(), "default"), Metrics::default());
-    metrics.round();
+    metrics.count_pass();
     assert_eq!(asked(&client, &metrics, "/healthz").await.0, StatusCode::OK);
     assert_eq!(asked(&client, &metrics, "/readyz").await.0, StatusCode::OK);
     let (status, kind, page) = asked(&client, &metrics, "/metrics").await;
-    assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!((status, kind.as_str()), (StatusCode::OK, OPENMETRICS));
     assert!(page.contains("\nnetferry_operator_passes_total 1\n"), "{page}");
     assert_eq!(asked(&client, &metrics, "/else").await.0, StatusCode::NOT_FOUND);
 }

@@ -3,11 +3,25 @@ use netferry_core::mtu::equipment::Equipped;
 use netferry_core::mtu::plan::{Facts, Mode, Observed, decide};
 use netferry_core::mtu::probe::judge::Probes;
 use netferry_core::mtu::record::{Ends, Stage};
-use netferry_core::rollout::pool::{MaxUnavailable, Node, Pool as Told};
-use netferry_core::rollout::status::{Hindered, status};
 use netferry_core::size::Mtu as Size;
 
+use prometheus_client::encoding::text::encode;
+
 use super::*;
+
+/// Metrics that are scraped at second 1000.
+struct Page {
+    metrics: Metrics,
+    registry: Registry,
+}
+
+impl Page {
+    fn new() -> Page {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register_with(&mut registry, || Timestamp::from_second(1000).unwrap());
+        Page { metrics, registry }
+    }
+}
 
 fn size(bytes: u32) -> Size {
     Size::new(bytes).unwrap()
@@ -18,8 +32,10 @@ fn name(node: &str) -> NodeName {
 }
 
 /// The lines of the page that begin so.
-fn lines(metrics: &Metrics, of: &str) -> Vec<String> {
-    let page = metrics.text(at(1000));
+fn lines(page: &Page, of: &str) -> Vec<String> {
+    let mut text = String::new();
+    encode(&mut text, &page.registry).unwrap();
+    let page = text;
     page.lines().filter(|line| line.starts_with(of)).map(str::to_owned).collect()
 }
 
@@ -48,12 +64,12 @@ fn asked(to: u32) -> Decision {
 
 #[test]
 fn a_refusal_is_counted_when_it_begins_and_not_while_it_lasts() {
-    let (metrics, record) = (Metrics::default(), Record::settled(size(1400)));
-    let see = |decision: &Decision| metrics.mtu(&record, decision, &BTreeMap::new(), None, at(0));
+    let (page, record) = (Page::new(), Record::settled(size(1400)));
+    let see = |decision: &Decision| page.metrics.decided(&record, decision, &BTreeMap::new(), None, at(0));
     let (refused, otherwise, fine) = (asked(9), asked(10), asked(8900));
     assert!(!refused.refusals.is_empty() && fine.refusals.is_empty());
     let reason = refused.refusals[0].reason();
-    let counted = || lines(&metrics, &format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}}"));
+    let counted = || lines(&page, &format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}}"));
     see(&refused);
     see(&refused);
     assert_eq!(counted(), [format!("netferry_mtu_refusals_total{{reason=\"{reason}\"}} 1")]);
@@ -65,7 +81,7 @@ fn a_refusal_is_counted_when_it_begins_and_not_while_it_lasts() {
 
 #[test]
 fn nodes_are_counted_by_what_their_pods_run_at() {
-    let metrics = Metrics::default();
+    let page = Page::new();
     let ends = |from, to| Ends { from: size(from), to: size(to) };
     let (network, host) = (ends(1400, 8900), ends(1500, 9000));
     let change = Change { network, host, stage: Stage::Spreading { finish: false }, back: false };
@@ -83,86 +99,32 @@ fn nodes_are_counted_by_what_their_pods_run_at() {
         (name("e"), runs(None)),
         (name("f"), NodeFacts::default()),
     ]);
-    metrics.mtu(&record, &asked(8900), &nodes, Some(at(940)), at(1000));
+    page.metrics.decided(&record, &asked(8900), &nodes, Some(at(940)), at(1000));
     let counts = [("both", 1), ("new", 1), ("old", 1), ("other", 1), ("unknown", 2)];
     let shall = counts.map(|(runs, count)| format!("netferry_mtu_nodes{{runs=\"{runs}\"}} {count}"));
-    assert_eq!(lines(&metrics, "netferry_mtu_nodes"), shall);
-    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), ["netferry_mtu_phase_seconds 60"]);
-    let phases = lines(&metrics, "netferry_mtu_phase{");
+    assert_eq!(lines(&page, "netferry_mtu_nodes"), shall);
+    assert_eq!(lines(&page, "netferry_mtu_phase_seconds"), ["netferry_mtu_phase_seconds 60"]);
+    let phases = lines(&page, "netferry_mtu_phase{");
     assert_eq!(phases.len(), PHASES.len());
     assert_eq!(phases.iter().filter(|line| line.ends_with(" 1")).count(), 1, "{phases:?}");
 }
 
 #[test]
 fn a_phase_that_nodes_end_by_arriving_has_a_time_of_its_own() {
-    let (metrics, record) = (Metrics::default(), Record::settled(size(1400)));
+    let (page, record) = (Page::new(), Record::settled(size(1400)));
     let see = |phase, since, now| {
         let decision = Decision { phase, ..asked(8900) };
-        metrics.mtu(&record, &decision, &BTreeMap::new(), Some(at(since)), at(now));
+        page.metrics.decided(&record, &decision, &BTreeMap::new(), Some(at(since)), at(now));
     };
     let lasted = |seconds| vec![format!("netferry_mtu_phase_seconds {seconds}")];
     see(Phase::One, 100, 100);
     see(Phase::One, 100, 700);
-    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(900));
+    assert_eq!(lines(&page, "netferry_mtu_phase_seconds"), lasted(900));
     see(Phase::AwaitingFinish, 100, 800);
     see(Phase::AwaitingFinish, 100, 990);
-    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(200));
+    assert_eq!(lines(&page, "netferry_mtu_phase_seconds"), lasted(200));
     // Who leads next knows the record only.
-    metrics.leading(false);
+    page.metrics.forget();
     see(Phase::AwaitingFinish, 100, 995);
-    assert_eq!(lines(&metrics, "netferry_mtu_phase_seconds"), lasted(900));
-}
-
-fn pool(name: &str) -> Told {
-    Told {
-        name: name.to_owned(),
-        nodes: None,
-        configs: None,
-        paused: false,
-        max_unavailable: MaxUnavailable::default(),
-        target: None,
-        finished: None,
-        taken: std::collections::BTreeSet::new(),
-    }
-}
-
-#[test]
-fn whatever_a_name_holds_a_scraper_can_read_the_page() {
-    let metrics = Metrics::default();
-    let odd = "a\"b\\c\nd";
-    metrics.pool(odd, &status::<Node>(&pool(odd), &[], Hindered::default()), [Progress::Waiting].into_iter());
-    let shall = r#"netferry_pool_progress{pool="a\"b\\c\nd",progress="waiting"} 1"#;
-    assert_eq!(lines(&metrics, "netferry_pool_progress"), [shall]);
-    assert_eq!(lines(&metrics, "netferry_pool_machines").len(), 5);
-    metrics.forget_pools(["another"].into_iter());
-    assert_eq!(lines(&metrics, "netferry_pool_"), [""; 0]);
-    let page = metrics.text(Timestamp::UNIX_EPOCH);
-    for line in page.lines().filter(|line| !line.starts_with('#')) {
-        let kind = format!("# TYPE {} ", line.split(['{', ' ']).next().unwrap());
-        assert!(page.contains(&kind), "{line} comes without its type");
-    }
-}
-
-#[test]
-fn who_no_longer_leads_says_nothing_of_the_cluster_and_keeps_its_counts() {
-    let metrics = Metrics::default();
-    metrics.leading(true);
-    metrics.round();
-    metrics.failed();
-    metrics.mtu(&Record::settled(size(1400)), &asked(8900), &BTreeMap::new(), None, at(0));
-    metrics.pool("worker", &status::<Node>(&pool("worker"), &[], Hindered::default()), std::iter::empty());
-    metrics.drains(&BTreeMap::from([(name("a"), "a pod is ending".to_owned())]));
-    assert_eq!(lines(&metrics, "netferry_drain_blocked"), ["netferry_drain_blocked{node=\"a\"} 1"]);
-    metrics.leading(false);
-    for cluster in ["netferry_mtu_epoch", "netferry_pool_", "netferry_drain_"] {
-        assert_eq!(lines(&metrics, cluster), [""; 0]);
-    }
-    assert_eq!(
-        lines(&metrics, "netferry_operator_"),
-        [
-            "netferry_operator_leading 0",
-            "netferry_operator_passes_total 1",
-            "netferry_operator_failed_passes_total 1",
-        ]
-    );
+    assert_eq!(lines(&page, "netferry_mtu_phase_seconds"), lasted(900));
 }
