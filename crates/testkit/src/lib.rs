@@ -1,6 +1,8 @@
 //! What tests and benchmarks share: a real Kubernetes control plane on loopback, an HTTPS client for it, machines
 //! with a kernel of their own, a disk that loses its power, and waiting.
 
+#[cfg(test)]
+mod arrows;
 pub mod assets;
 pub mod disk;
 pub mod https;

@@ -118,7 +118,7 @@ fn of_sdn(spec: &OperatorNetworkSpec) -> bool {
 
 /// What nodes and others are to follow, while there is a change to follow: `status.migration` of the cluster's
 /// `Network`. In phase two there is none, as after the second edit by hand.
-pub fn migration(record: &Record) -> Option<MigrationStatus> {
+pub fn published_migration(record: &Record) -> Option<MigrationStatus> {
     let Change { network, host, stage, .. } = record.change?;
     let (to, host_to) = match stage {
         Stage::Spreading { .. } => (network.to, host.to),

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use netferry_api::overlay::{OperatorNetwork, SINGLETON};
 use netferry_core::mtu::plan::SpecEdit;
 use netferry_core::mtu::record::Record;
-use netferry_translate::mtu::{forgotten_mode, migration, printed_edit};
+use netferry_translate::mtu::{forgotten_mode, printed_edit, published_migration};
 use serde_json::json;
 use tracing::info;
 
@@ -36,6 +36,6 @@ pub(super) async fn forget(writer: &Writer, network: &OperatorNetwork) -> Result
 /// Publishes where the cluster is going. Without a cluster's `Network`, the overlay creates it first.
 pub(super) async fn publish(pass: Pass<'_>, record: &Record) -> Result<(), RoundError> {
     let Some(config) = pass.config else { return Ok(()) };
-    let (mtu, migration) = (record.published().bytes(), migration(record));
+    let (mtu, migration) = (record.published().bytes(), published_migration(record));
     network_status::publish_mtu(&pass.context.writer, config, mtu, migration).await
 }

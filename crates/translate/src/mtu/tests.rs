@@ -131,14 +131,15 @@ const STAGES: [Stage; 4] = [
 
 #[test]
 fn others_are_told_of_a_change_until_its_second_edit_took_effect() {
-    assert_eq!(migration(&Record::settled(mtu(1400))), None);
+    assert_eq!(published_migration(&Record::settled(mtu(1400))), None);
     for (stage, told) in
         STAGES.into_iter().zip([Some((9000, 9100)), Some((9000, 9100)), None, Some((1400, 1500))])
     {
         let told = told.map(|(network, machine)| {
             json!({ "mtu": { "network": { "from": 1400, "to": network }, "machine": { "from": 1500, "to": machine } } })
         });
-        let printed = migration(&changing(stage)).map(|status| serde_json::to_value(status).unwrap());
+        let printed =
+            published_migration(&changing(stage)).map(|status| serde_json::to_value(status).unwrap());
         assert_eq!(printed, told, "{stage:?}");
     }
 }
