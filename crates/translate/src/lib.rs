@@ -15,6 +15,7 @@
 
 pub mod applicant;
 pub mod assignment;
+pub mod condition;
 mod data_url;
 pub mod drain;
 pub mod labels;

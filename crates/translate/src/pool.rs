@@ -17,6 +17,7 @@ use netferry_core::rollout::pool::{
 use netferry_core::rollout::status::{ConditionKind, PoolStatus};
 use serde_json::json;
 
+use crate::condition::upsert;
 use crate::labels::{NotASelector, selector};
 
 /// A pool that cannot be understood. No node of it is told anything.
@@ -170,21 +171,14 @@ pub fn printed_status(
     };
     let mut conditions = now.conditions;
     for wanted in &status.conditions {
-        let kind = kind(wanted.kind).as_str();
-        let holds = if wanted.holds { "True" } else { "False" };
-        let old = conditions.iter().position(|condition| condition.type_ == kind);
-        let same = old.map(|at| &conditions[at]).filter(|old| old.status == holds);
         let condition = PoolCondition {
-            type_: kind.to_owned(),
-            status: holds.to_owned(),
-            last_transition_time: same.map_or(Some(at.clone()), |old| old.last_transition_time.clone()),
+            type_: kind(wanted.kind).as_str().to_owned(),
+            status: if wanted.holds { "True" } else { "False" }.to_owned(),
+            last_transition_time: Some(at.clone()),
             reason: wanted.reason.clone(),
             message: wanted.message.clone(),
         };
-        match old {
-            Some(at) => conditions[at] = condition,
-            None => conditions.push(condition),
-        }
+        upsert(&mut conditions, condition);
     }
     MachineConfigPoolStatus {
         observed_generation: written.metadata.generation,

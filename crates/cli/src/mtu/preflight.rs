@@ -13,7 +13,7 @@ use netferry_core::mtu::record::Change;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::rollout::drain::may_be_kept;
 use netferry_core::rollout::status::{ConditionKind, Hindered, status};
-use netferry_translate::{drain, mtu as translate, object_name};
+use netferry_translate::{drain, mtu as wire, object_name};
 
 use super::seen::{Seen, SeenNode, SeenPool, answer};
 use crate::exit::Failure;
@@ -45,7 +45,7 @@ fn of_node(node: &SeenNode) -> NodeReport {
     NodeReport {
         ready: node_says.is_ready(),
         observed: node.facts.observed,
-        equipment: translate::equipment(node.object.metadata.annotations.as_ref()),
+        equipment: wire::equipment(node.object.metadata.annotations.as_ref()),
         drift: drift.into_iter().chain(node.wrong.clone()).collect(),
         unclaimed: node.facts.unclaimed,
     }

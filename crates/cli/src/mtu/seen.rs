@@ -21,7 +21,7 @@ use netferry_core::size::Mtu;
 use netferry_translate::machine::{Machine, understood};
 use netferry_translate::mtu::{APPLIED, RECORD};
 use netferry_translate::served::as_it_runs;
-use netferry_translate::{machine_config, mtu as translate, networks, pool as pools, probe};
+use netferry_translate::{machine_config, mtu as wire, networks, pool as pools, probe};
 
 use super::unserved;
 use crate::exit::Failure;
@@ -91,8 +91,7 @@ impl Seen {
         let config = config(client).await?;
         let (deployed, runs) =
             (networks::deployed_mode(config.as_ref()), as_it_runs(network.clone(), config.as_ref()));
-        let cluster =
-            translate::cluster(&runs.spec, deployed).ok_or_else(|| unserved::by_others(&network))?;
+        let cluster = wire::cluster(&runs.spec, deployed).ok_or_else(|| unserved::by_others(&network))?;
         let record = record(client, namespace).await?;
         let all = ListParams::default();
         let api = Api::<MachineConfigPool>::all(client.clone());
@@ -118,8 +117,8 @@ impl Seen {
             let found = membership(&only, &machine.node.labels);
             let target = found.pool().and_then(|pool| pool.target.as_ref());
             // What cannot be read was not said; the node is waited for, and named.
-            let observed = translate::observed(object.metadata.annotations.as_ref()).ok().flatten();
-            let facts = translate::facts(&machine, observed, target, |name| epochs.get(name).copied());
+            let observed = wire::observed(object.metadata.annotations.as_ref()).ok().flatten();
+            let facts = wire::facts(&machine, observed, target, |name| epochs.get(name).copied());
             let unclaimed = pools::unclaimed(&only, &machine.node.labels);
             let facts = NodeFacts { unclaimed, ..facts };
             let pool = found.pool().map(|pool| pool.name.clone());
@@ -130,7 +129,7 @@ impl Seen {
 
     /// Whether no node is taken, because somebody said so or said something that cannot be understood.
     pub(super) fn paused(&self) -> bool {
-        let mode = translate::mode(self.network.metadata.annotations.as_ref());
+        let mode = wire::mode(self.network.metadata.annotations.as_ref());
         mode.unwrap_or_else(|(careful, _)| careful).paused
     }
 
@@ -172,7 +171,7 @@ pub(super) async fn record(client: &Client, namespace: &str) -> Result<Record, F
     let object = format!("ConfigMap {namespace}/{APPLIED}");
     let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     if let Some(map) = answer(&format!("reading {object}"), api.get_opt(APPLIED)).await? {
-        return Ok(translate::applied(&map).with_context(|| format!("{object}, {RECORD}"))?);
+        return Ok(wire::applied(&map).with_context(|| format!("{object}, {RECORD}"))?);
     }
     let published = config(client).await?.and_then(|config| config.status?.cluster_network_mtu);
     let published = published.ok_or_else(|| {

@@ -14,7 +14,7 @@ use netferry_api::rollout::MachineConfig;
 use netferry_core::mtu::record::{HostRendering, Record, Stage};
 use netferry_core::size::Envelope;
 use netferry_testkit::wait::PATIENCE;
-use netferry_translate::mtu as translate;
+use netferry_translate::mtu as wire;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -37,7 +37,7 @@ async fn obey(client: Client, narrow: Narrow, back: watch::Receiver<bool>) {
 
 async fn obey_once(client: &Client, narrow: Narrow, back: bool) -> Option<()> {
     let applied = Api::<ConfigMap>::namespaced(client.clone(), "netferry");
-    let record = translate::applied(&applied.get_opt(translate::APPLIED).await.ok()??).ok()?;
+    let record = wire::applied(&applied.get_opt(wire::APPLIED).await.ok()??).ok()?;
     let returns = record.change.is_some_and(|change| change.stage == Stage::Returning);
     if returns && !back {
         return None;
@@ -68,7 +68,7 @@ async fn obey_once(client: &Client, narrow: Narrow, back: bool) -> Option<()> {
 fn observed(record: &Record, node: &Node) -> Option<String> {
     let told = record.rendering();
     let host = match told.host {
-        HostRendering::Own { .. } => translate::observed(node.metadata.annotations.as_ref()).ok()??.host,
+        HostRendering::Own { .. } => wire::observed(node.metadata.annotations.as_ref()).ok()??.host,
         HostRendering::Towards { run, .. } => run,
         HostRendering::At(mtu) => Envelope::settled(mtu),
     };
@@ -76,7 +76,7 @@ fn observed(record: &Record, node: &Node) -> Option<String> {
     let uplink = InterfaceMtu { name: "eth0".into(), role, mtu, nic: None };
     let to = "0.0.0.0/0".parse().ok()?;
     let route = RouteMtu { to, interface: "eth0".into(), mtu: host.pin().map(|mtu| mtu.bytes()) };
-    let cni = Some(translate::printed_envelope(told.network));
+    let cni = Some(wire::printed_envelope(told.network));
     Some(MtuObserved::new(vec![uplink], vec![route], cni).ok()?.at_epoch(told.epoch).to_string())
 }
 

@@ -16,7 +16,7 @@ use netferry_core::mtu::status::{self, Condition, ConditionKind};
 use netferry_core::name::NodeName;
 use netferry_core::overlay::topology;
 use netferry_core::size::{Envelope, Mtu};
-use netferry_translate::{machine_config, mtu as translate};
+use netferry_translate::{machine_config, mtu as wire};
 
 use crate::report::{ConditionUpdate, EventNote};
 
@@ -85,16 +85,16 @@ pub(crate) fn evaluate(
     deployed: topology::Mode,
     seen: &ClusterState<'_>,
 ) -> Option<Outcome> {
-    let cluster = translate::cluster(&network.spec, deployed)?;
+    let cluster = wire::cluster(&network.spec, deployed)?;
     let mut problems = BTreeSet::new();
-    let mode = match translate::mode(network.metadata.annotations.as_ref()) {
+    let mode = match wire::mode(network.metadata.annotations.as_ref()) {
         Ok(mode) => mode,
         Err((careful, wrong)) => {
             problems.insert(("MTUAnnotationUnusable", wrong.to_string()));
             careful
         }
     };
-    let asked = translate::asked(&network.spec);
+    let asked = wire::asked(&network.spec);
     let ClusterState { nodes, equipped, probes } = *seen;
     let decision = decide(record, &Facts { cluster, asked, mode, nodes, equipped, probes });
     let mut conditions: Vec<ConditionUpdate> = decision.conditions.iter().map(condition_update).collect();

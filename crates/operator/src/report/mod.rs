@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use netferry_api::overlay::OperatorCondition;
 use netferry_api::overlay::conditions::OperatorConditionType as Kind;
+use netferry_translate::condition::upsert;
 
 /// The longest message of a condition; longer ones are for machines.
 const LONGEST_MESSAGE: usize = 4096;
@@ -76,20 +77,14 @@ pub(crate) fn merged(
 ) -> Option<Vec<OperatorCondition>> {
     let mut all = now.to_vec();
     for want in wanted {
-        let status = if want.status { "True" } else { "False" };
-        let old = all.iter().position(|condition| condition.type_ == want.kind);
-        let since = old.map(|i| &all[i]).filter(|old| old.status == status);
         let condition = OperatorCondition {
             type_: want.kind.to_owned(),
-            status: status.to_owned(),
-            last_transition_time: since.map_or(Time(at), |old| old.last_transition_time.clone()),
+            status: if want.status { "True" } else { "False" }.to_owned(),
+            last_transition_time: Time(at),
             reason: Some(want.reason.clone()),
             message: Some(within(&want.message, LONGEST_MESSAGE)).filter(|message| !message.is_empty()),
         };
-        match old {
-            Some(i) => all[i] = condition,
-            None => all.push(condition),
-        }
+        upsert(&mut all, condition);
     }
     (all != now).then_some(all)
 }

@@ -15,7 +15,7 @@ use netferry_api::rollout::annotations::{CordonedFor, LastAppliedDrain};
 use netferry_api::rollout::conditions::RolloutEvent;
 use netferry_core::name::{NodeName, ObjectName};
 use netferry_core::rollout::drain::{Alarm, Blocking, Facts, Obstacle, Refused, Request, Step, decide};
-use netferry_translate::{drain as translate, machine, object_name};
+use netferry_translate::{drain as wire, machine, object_name};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::info;
@@ -109,7 +109,7 @@ impl Rollout {
                 fulfilled: fulfilled.as_ref(),
                 cordoned,
                 ours,
-                pods: &pods.iter().map(translate::pod).collect::<Vec<_>>(),
+                pods: &pods.iter().map(wire::pod).collect::<Vec<_>>(),
                 refused: &drain.refused,
                 since: Duration::ZERO,
                 now: drain.since.elapsed(),
@@ -245,7 +245,7 @@ impl Rollout {
             &pod.namespace().unwrap_or_default(),
         );
         let budgets = read("the disruption budgets", api.list(&ListParams::default())).await?;
-        let names = translate::budgets(pod.metadata.labels.as_ref(), &budgets.items);
+        let names = wire::budgets(pod.metadata.labels.as_ref(), &budgets.items);
         Ok(if names.is_empty() { Obstacle::Other(said.to_owned()) } else { Obstacle::Budgets(names) })
     }
 
