@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 help: ## list these targets
 	@echo "netferry: change the network of a running Kubernetes cluster without losing it"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: need-root ## see it work: the MTU of a running cluster changes and nothing is lost (needs root)
@@ -32,10 +32,11 @@ check: ## format, lints, licences and pure tests (no root, nothing installed on 
 	$(CARGO) test --workspace --lib --bins
 
 .PHONY: setup
-setup: # install missing system packages, build the real control plane and the CNI client once
+setup: # install missing system packages, build the real control plane, the CNI client and Helm once
 	@scripts/setup
 	@scripts/kube-assets >/dev/null
 	@scripts/cnitool >/dev/null
+	@scripts/helm >/dev/null
 
 .PHONY: need-root
 need-root:
@@ -44,6 +45,10 @@ need-root:
 .PHONY: crds
 crds: ## write deploy/crds/*.yaml from the API types
 	$(CARGO) run --quiet -p netferry-cli -- crds --dir deploy/crds
+
+.PHONY: e2e
+e2e: setup ## check and render the Helm chart, and compare it with the kustomization (needs root for setup)
+	$(CARGO) test -p netferry-api --test chart
 
 .PHONY: docs
 docs: ## rustdoc, man pages and shell completions, under target/
