@@ -3,12 +3,9 @@
 //! `serde_json` would do but for two things: its complaints are not the ones clients know, and it forgets
 //! duplicate keys. So this is a small reader of our own whose every refusal is worded like Go's scanner.
 
+use super::budget::DEPTH;
 use super::doc::Doc;
 use crate::text::quoted_byte;
-
-/// How deep a document may nest. Go allows ten thousand; we keep our stack small and refuse earlier,
-/// in the same words. No Kubernetes object comes near.
-const DEPTH: usize = 500;
 
 /// Reads one document.
 pub(crate) fn parse(text: &[u8]) -> Result<Doc, String> {

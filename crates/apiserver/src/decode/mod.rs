@@ -3,6 +3,7 @@
 //! The order of the checks is part of the contract, because a body with two faults is refused for one of them:
 //! the media type, the syntax, the group and kind, the types of the fields, then what strict validation finds.
 
+pub(crate) mod budget;
 pub(crate) mod doc;
 mod format;
 pub(crate) mod go;

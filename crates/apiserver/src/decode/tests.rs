@@ -167,6 +167,24 @@ fn deep_nesting_is_refused_and_does_not_overflow_the_stack() {
 }
 
 #[test]
+fn a_large_text_is_not_copied_by_many_aliases() {
+    let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 40].join(", "));
+    assert_eq!(yaml::parse(text.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+    let few = format!("a: &a {}\nb: [*a, *a]\n", "x".repeat(100_000));
+    assert!(yaml::parse(few.as_bytes()).is_ok());
+}
+
+/// What is accepted must be readable in the data file, inside its record.
+#[test]
+fn a_document_may_nest_a_hundred_deep_and_no_deeper() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(json::parse(nested(100).as_bytes()).is_ok());
+    assert_eq!(json::parse(nested(101).as_bytes()), Err("exceeded max depth".to_owned()));
+    let record = format!(r#"{{"op":"put","object":{}}}"#, nested(100));
+    assert!(serde_json::from_str::<serde_json::Value>(&record).is_ok());
+}
+
+#[test]
 fn aliases_do_not_unfold_without_bound() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for i in 1..12 {

@@ -7,13 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput};
 
+use super::budget::{CopyBudget, DEPTH, bytes_of_doc};
 use super::doc::Doc;
 use crate::field::quoted;
-
-/// As in [`super::json`]: our stack is small.
-const DEPTH: usize = 500;
-/// How many nodes aliases may unfold to. A document of a few lines can name billions.
-const NODES: usize = 1_000_000;
 
 /// A document and what a strict reader has to say about it.
 #[derive(Debug)]
@@ -46,7 +42,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Yaml, String> {
         events: Parser::new_from_str(text),
         anchors: HashMap::new(),
         duplicates: Vec::new(),
-        nodes: 0,
+        copies: CopyBudget::default(),
     };
     let doc = reader.document()?;
     Ok(Yaml { doc, duplicates: reader.duplicates })
@@ -57,7 +53,8 @@ struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     anchors: HashMap<usize, Doc>,
     duplicates: Vec<String>,
-    nodes: usize,
+    /// What aliases may still unfold to.
+    copies: CopyBudget,
 }
 
 /// What a key's node turned into, printed for the JSON and for the complaint about a second one.
@@ -96,7 +93,6 @@ impl<'a> Reader<'a> {
         if depth > DEPTH {
             return Err("yaml: exceeded max depth".to_owned());
         }
-        self.count(1)?;
         let (doc, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.as_deref().map(|tag| format!("{}{}", tag.handle(), tag.suffix()));
@@ -114,9 +110,8 @@ impl<'a> Reader<'a> {
             }
             Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(anchor) => {
-                let doc = self.anchors.get(&anchor).cloned().ok_or("yaml: unknown anchor referenced")?;
-                self.count(size(&doc))?;
-                return Ok(doc);
+                let doc = self.anchors.get(&anchor).ok_or("yaml: unknown anchor referenced")?;
+                return copied(&mut self.copies, doc);
             }
             // The parser balances its events; whatever else comes here carries no data.
             Event::StreamStart
@@ -131,7 +126,8 @@ impl<'a> Reader<'a> {
             | _ => return Ok(Doc::Null),
         };
         if anchor != 0 {
-            self.anchors.insert(anchor, doc.clone());
+            let kept = copied(&mut self.copies, &doc)?;
+            self.anchors.insert(anchor, kept);
         }
         Ok(doc)
     }
@@ -160,22 +156,12 @@ impl<'a> Reader<'a> {
         inherited.extend(fields);
         Ok(Doc::Object(inherited.into_iter().collect()))
     }
-
-    fn count(&mut self, nodes: usize) -> Result<(), String> {
-        self.nodes += nodes;
-        if self.nodes > NODES {
-            return Err("yaml: document contains excessive aliasing".to_owned());
-        }
-        Ok(())
-    }
 }
 
-fn size(doc: &Doc) -> usize {
-    match doc {
-        Doc::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Doc::Object(fields) => 1 + fields.iter().map(|(_, value)| size(value)).sum::<usize>(),
-        Doc::Null | Doc::Bool(_) | Doc::Number(_) | Doc::String(_) => 1,
-    }
+/// A copy of what is anchored, if there may be one more. A document of a few lines can name billions.
+fn copied(copies: &mut CopyBudget, doc: &Doc) -> Result<Doc, String> {
+    copies.spend(bytes_of_doc(doc)).ok_or("yaml: document contains excessive aliasing")?;
+    Ok(doc.clone())
 }
 
 fn merge_into(fields: &mut BTreeMap<String, Doc>, value: Doc) -> Result<(), String> {

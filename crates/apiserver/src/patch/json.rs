@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use crate::decode::budget::{CopyBudget, DEPTH, bytes_of_value, fits};
 use crate::decode::doc::Doc;
 use crate::decode::{FieldValidation, json};
 use crate::field::quoted;
@@ -57,8 +58,9 @@ pub(super) fn apply(
         )));
     }
     let mut patched = current.clone();
+    let mut copies = CopyBudget::default();
     for operation in operations {
-        one(&mut patched, operation).ok_or_else(rejected)?;
+        one(&mut patched, operation, &mut copies).ok_or_else(rejected)?;
     }
     Ok((patched, strict))
 }
@@ -94,7 +96,7 @@ fn rejected() -> ApiError {
 }
 
 /// Performs one operation; nothing when it cannot be done.
-fn one(doc: &mut Value, operation: &Doc) -> Option<()> {
+fn one(doc: &mut Value, operation: &Doc, copies: &mut CopyBudget) -> Option<()> {
     let text = |name: &str| match operation.get(name) {
         Some(Doc::String(text)) => Some(text.as_str()),
         Some(Doc::Null | Doc::Bool(_) | Doc::Number(_) | Doc::Array(_) | Doc::Object(_)) | None => None,
@@ -114,18 +116,20 @@ fn one(doc: &mut Value, operation: &Doc) -> Option<()> {
         }
         "copy" => {
             let (place, key) = find(doc, text("from")?)?;
-            let value = get(place, &key)?.clone();
+            let value = get(place, &key)?;
+            copies.spend(bytes_of_value(value))?;
+            let value = value.clone();
             add(doc, text("path")?, value)
         }
         "test" => {
             let path = text("path")?;
             let found = if path.is_empty() {
-                doc.clone()
+                &*doc
             } else {
                 let (place, key) = find(doc, path)?;
-                get(place, &key)?.clone()
+                get(place, &key)?
             };
-            same(&found, &value()).then_some(())
+            same(found, &value()).then_some(())
         }
         _ => None,
     }
@@ -182,6 +186,7 @@ fn get<'v>(place: &'v Value, key: &str) -> Option<&'v Value> {
 }
 
 fn add(doc: &mut Value, path: &str, value: Value) -> Option<()> {
+    fits(&value, room_below(path)?).then_some(())?;
     let (place, key) = find(doc, path)?;
     match place {
         Value::Object(map) => {
@@ -197,7 +202,14 @@ fn add(doc: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
+/// How deep a value at a path may nest. Operations that put values into each other would otherwise build what overflows the
+/// stack.
+fn room_below(path: &str) -> Option<usize> {
+    DEPTH.checked_sub(path.matches('/').count())
+}
+
 fn replace(doc: &mut Value, path: &str, value: Value) -> Option<()> {
+    fits(&value, room_below(path)?).then_some(())?;
     if path.is_empty() {
         if !(value.is_object() || value.is_array()) {
             return None;

@@ -124,6 +124,40 @@ fn a_failed_operation_changes_nothing_and_the_refusal_has_empty_details() {
     assert_eq!((refusal.reason, refusal.details), ("Invalid", Some(json!({}))));
 }
 
+/// A few hundred bytes that would otherwise ask for gigabytes, or for a document too deep for the stack.
+#[test]
+fn a_json_patch_cannot_multiply_or_nest_a_document_without_bound() {
+    let operation = |op: &str, from: &str, path: &str| json!({"op": op, "from": from, "path": path});
+    let refused = |operations: Vec<Value>| {
+        let done = patch(PatchKind::Json, &Value::Array(operations).to_string(), FieldValidation::Ignore);
+        done.err().map(|refusal| refusal.message)
+    };
+    // Each copy doubles it.
+    let large = json!({"op": "add", "path": "/metadata/annotations", "value": {"a": "x".repeat(1024)}});
+    let doubled = |times: usize| {
+        let copies = (0..times)
+            .map(|n| operation("copy", "/metadata/annotations", &format!("/metadata/annotations/{n}")));
+        let last = json!({"op": "replace", "path": "/metadata/annotations", "value": {}});
+        [large.clone()].into_iter().chain(copies).chain([last]).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(doubled(8)), None);
+    assert_eq!(refused(doubled(12)).as_deref(), Some(REJECTED));
+
+    // Each round puts the document into another one.
+    let deeper = |rounds: usize| {
+        let mut operations = vec![json!({"op": "add", "path": "/metadata/annotations", "value": {}})];
+        for _ in 0..rounds {
+            operations.push(json!({"op": "add", "path": "/metadata/labels", "value": {}}));
+            operations.push(operation("move", "/metadata/annotations", "/metadata/labels/in"));
+            operations.push(operation("move", "/metadata/labels", "/metadata/annotations"));
+        }
+        operations.push(json!({"op": "replace", "path": "/metadata/annotations", "value": {}}));
+        operations
+    };
+    assert_eq!(refused(deeper(80)), None);
+    assert_eq!(refused(deeper(120)).as_deref(), Some(REJECTED));
+}
+
 #[test]
 fn a_json_patch_has_at_most_ten_thousand_operations() {
     let one = json!({"op": "test", "path": "/spec/replicas", "value": 1});

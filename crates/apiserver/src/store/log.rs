@@ -5,9 +5,9 @@
 //! a write the kill interrupted: nobody has seen it, and it is cut off at the next start. The file is
 //! rewritten to the live objects when it is opened and most of it is history.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -18,6 +18,8 @@ use super::Key;
 
 /// Records read per live object above which the file is rewritten at start.
 const REWRITE_ABOVE: usize = 4;
+/// The data file holds Secrets: only its owner may read it.
+const MODE: u32 = 0o600;
 /// What every record begins with.
 const HEAD: &[u8] = b"{\"op\":\"";
 
@@ -100,13 +102,9 @@ impl Log {
     pub(super) fn open(path: &Path, mut replay: impl FnMut(Record)) -> Result<Log, LogError> {
         let open = |source| LogError::Open { path: path.to_owned(), source };
         let read = |source| LogError::Read { path: path.to_owned(), source };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(open)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(MODE);
+        let file = options.open(path).map_err(open)?;
         match file.try_lock() {
             // Whoever rewrote the file since we opened it holds the new one; ours has no name any more.
             Ok(()) if !is_at(&file, path) => return Err(LogError::InUse { path: path.to_owned() }),
@@ -149,6 +147,8 @@ impl Log {
             replay(record);
         }
         drop(reader);
+        // An earlier version let others read it.
+        file.set_permissions(Permissions::from_mode(MODE)).map_err(open)?;
         let mut log = Log { path: path.to_owned(), file, length, torn: false };
         log.cut().map_err(|source| log.failed(source))?;
         if records > 64 && records > live.len() * REWRITE_ABOVE {
@@ -177,7 +177,10 @@ impl Log {
         revision: u64,
         lines: &[(u64, usize)],
     ) -> std::io::Result<(File, u64)> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(fresh)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).mode(MODE).open(fresh)?;
+        // An interrupted rewrite may have left one.
+        file.set_permissions(Permissions::from_mode(MODE))?;
         file.lock()?;
         let mut out = BufWriter::new(&file);
         let head = format!("{{\"op\":\"revision\",\"revision\":{revision}}}\n");

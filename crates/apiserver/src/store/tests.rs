@@ -368,6 +368,27 @@ fn a_file_that_is_mostly_history_is_rewritten_and_loses_nothing() {
     assert_eq!(next, revision + 1, "no revision is used twice");
 }
 
+/// It holds Secrets.
+#[test]
+fn the_data_file_is_its_owners_alone_also_after_a_rewrite_and_when_it_was_open_to_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = scratch();
+    let path = directory.path().join("data");
+    let mode = || std::fs::metadata(&path).expect("the file").permissions().mode() & 0o777;
+    let mut store = reopened(&path);
+    assert_eq!(mode(), 0o600);
+    for nth in 0..100_u8 {
+        store.put("pods", some("pods", "busy", nth), Vec::new()).expect("a put");
+    }
+    drop(store);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("another mode");
+    let rewriting = directory.path().join("data.rewriting");
+    std::fs::write(&rewriting, "").expect("what a rewrite left");
+    std::fs::set_permissions(&rewriting, std::fs::Permissions::from_mode(0o644)).expect("another mode");
+    drop(reopened(&path));
+    assert_eq!(mode(), 0o600);
+}
+
 #[test]
 fn a_rewrite_that_was_interrupted_is_as_if_it_had_never_begun() {
     let directory = scratch();
