@@ -12,6 +12,8 @@ pub mod real;
 mod supervised;
 pub mod vm;
 pub mod wait;
+#[cfg(test)]
+mod walks;
 
 pub use assets::assets;
 pub use https::Https;
