@@ -46,6 +46,14 @@ need-root:
 crds: ## write deploy/crds/*.yaml from the API types
 	$(CARGO) run --quiet -p netferry-cli -- crds --dir deploy/crds
 
+.PHONY: image
+image: need-root ## the container image as an OCI archive, under target/image (builds for release; needs root and Debian)
+	@scripts/image
+
+.PHONY: image-check
+image-check: need-root ## build the image in two clones of HEAD in different directories: one digest (two release builds)
+	@scripts/image-check
+
 .PHONY: e2e
 e2e: setup ## check and render the Helm chart, and compare it with the kustomization (needs root for setup)
 	$(CARGO) test -p netferry-api --test chart
