@@ -32,11 +32,12 @@ check: ## format, lints, licences and pure tests (no root, nothing installed on 
 	$(CARGO) test --workspace --lib --bins
 
 .PHONY: setup
-setup: # install missing system packages, build the real control plane, the CNI client and Helm once
+setup: # install missing system packages, build the real control plane, the CNI client, Helm and promtool once
 	@scripts/setup
 	@scripts/kube-assets >/dev/null
 	@scripts/cnitool >/dev/null
 	@scripts/helm >/dev/null
+	@scripts/promtool >/dev/null
 
 .PHONY: need-root
 need-root:
@@ -55,8 +56,8 @@ image-check: need-root ## build the image in two clones of HEAD in different dir
 	@scripts/image-check
 
 .PHONY: e2e
-e2e: setup ## check and render the Helm chart, and compare it with the kustomization (needs root for setup)
-	$(CARGO) test -p netferry-api --test chart
+e2e: setup ## the Helm chart and the alerts, by Helm and promtool; the chart compared with the kustomization (root for setup)
+	$(CARGO) test -p netferry-api --test chart --test alerts
 
 .PHONY: docs
 docs: ## rustdoc, man pages and shell completions, under target/
