@@ -291,3 +291,25 @@ fn every_promise_names_a_test_that_exists() {
     }
     assert!(checked > 10, "{checked} promises found");
 }
+
+#[test]
+fn kubectl_runs_it_under_the_name_of_a_plugin_and_ends_as_it_does() {
+    let kubectl = netferry_testkit::assets().expect("the real programs").join("kubectl");
+    let path = tempfile::tempdir().expect("a directory");
+    let plugin = path.path().join("kubectl-netferry");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_netferry"), plugin).expect("a link");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&kubectl);
+        command.arg("netferry").args(arguments).env("PATH", path.path()).env_remove("KUBECONFIG");
+        command.output().expect("kubectl runs")
+    };
+    for arguments in
+        [&["version", "--output", "json"][..], &["mtu", "status", "--help"], &["no-such-command"]]
+    {
+        let (through_kubectl, alone) = (run(arguments), netferry(arguments));
+        assert_eq!(through_kubectl.status.code(), alone.status.code(), "{arguments:?}");
+        // Usage names the program as it was called.
+        let renamed = stdout(&through_kubectl).replace("kubectl-netferry", "netferry");
+        assert_eq!(renamed, stdout(&alone), "{arguments:?}");
+    }
+}
