@@ -27,6 +27,8 @@ pub(crate) fn namespace() -> Kernel {
         .expect("these tests need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces");
     let kernel = Kernel::inside(namespace).unwrap();
     kernel.links().converge(&[Want::adjust(name("lo")).up()], &Mark::default()).unwrap();
+    // New namespaces take it from the machine, and one with containers forwards.
+    run(&kernel, "echo 0 > /proc/sys/net/ipv4/ip_forward");
     kernel
 }
 
