@@ -108,7 +108,7 @@ fn reaches() -> Vec<Reach> {
     operator_listening.push((OPERATOR, MAIN, "/readinessProbe/httpGet/host", json!("192.0.2.1")));
     vec![
         reach("image.repository", json!("registry.example/n"), &image("registry.example/n:0.1.0")),
-        reach("image.tag", json!("9.9.9"), &image("netferry:9.9.9")),
+        reach("image.tag", json!("9.9.9"), &image("localhost/netferry:9.9.9")),
         reach("image.pullPolicy", json!("Always"), &both(MAIN, "/imagePullPolicy", json!("Always"))),
         reach("image.pullSecrets", json!(["key"]), &both(POD, "/imagePullSecrets", json!([{"name": "key"}]))),
         reach(
