@@ -150,16 +150,21 @@ impl<K: Resource<DynamicType = ()>> Table<K> {
         if over { None } else { self.put(object) }
     }
 
-    /// Puts an object in, unless a newer version of it is there: an answer may overtake the watch.
+    /// Puts an object in, unless this version of it or a newer one is there: an answer may overtake the watch. Of the same
+    /// version the one that is there may know more, that its pod was bound.
     fn put(&mut self, object: K) -> Option<Change<K>> {
+        let version = version_of(object.meta());
+        let known = self.objects.get(&key_of(&object)).map(|known| version_of(known.meta()));
+        let is_old = known.is_some_and(|known| known > version || (known == version && version > 0));
+        if is_old { None } else { Some(self.replace(object)) }
+    }
+
+    fn replace(&mut self, object: K) -> Change<K> {
         let key = key_of(&object);
         let before = self.objects.get(&key).cloned();
-        if before.as_ref().is_some_and(|before| version_of(before.meta()) > version_of(object.meta())) {
-            return None;
-        }
         let after = Arc::new(object);
         self.objects.insert(key, after.clone());
-        Some(Change { before, after: Some(after) })
+        Change { before, after: Some(after) }
     }
 
     fn remove(&mut self, key: &Key) -> Option<Change<K>> {
@@ -325,7 +330,7 @@ impl Cache {
                     pod.spec.get_or_insert_default().node_name = Some(node);
                     pod
                 });
-                let change = bound.and_then(|pod| self.pods.put(pod));
+                let change = bound.map(|pod| self.pods.replace(pod));
                 change.iter().for_each(|change| self.pod(change, dirty));
             }
             // The watch tells of the others.
