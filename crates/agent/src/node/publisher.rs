@@ -108,7 +108,7 @@ impl Publisher {
                 if *when == When::Admitted && node.metadata.uid.as_deref() != Some(uid.as_str()) {
                     continue;
                 }
-                // One owner's refusal must not keep the others from publishing.
+                // All owners are tried in a pass, so that a refusal delays the others by one pause at most.
                 if let Err(error) = write(&nodes, node, &missing(&wanted, node)).await {
                     tracing::warn!(
                         node = name,

@@ -9,7 +9,7 @@ pub enum ChangeRefusal {
     /// The target of a running change of plugin was edited.
     #[error("spec.migration.networkType cannot become {asked:?} while a change to {running:?} is under way")]
     MigrationType {
-        /// What was asked.
+        /// The requested value.
         asked: String,
         /// What is running.
         running: String,
@@ -17,7 +17,7 @@ pub enum ChangeRefusal {
     /// The mode of a running change of plugin was edited.
     #[error("spec.migration.mode cannot become {asked} while a change in mode {running} is under way")]
     MigrationMode {
-        /// What was asked.
+        /// The requested value.
         asked: &'static str,
         /// What is running.
         running: &'static str,
@@ -25,13 +25,13 @@ pub enum ChangeRefusal {
     /// The plugin was edited without a change being prepared.
     #[error("spec.defaultNetwork.type cannot become {asked:?} without spec.migration")]
     TypeWithoutMigration {
-        /// What was asked.
+        /// The requested value.
         asked: String,
     },
     /// The plugin was edited to another than the prepared one.
     #[error("spec.defaultNetwork.type cannot become {asked:?}; spec.migration.networkType is {prepared:?}")]
     TypeNotPrepared {
-        /// What was asked.
+        /// The requested value.
         asked: String,
         /// What was prepared.
         prepared: String,
@@ -49,17 +49,17 @@ pub enum ChangeRefusal {
     Number {
         /// Which field.
         field: &'static str,
-        /// What is applied.
+        /// The applied value.
         old: String,
-        /// What was asked.
+        /// The requested value.
         new: String,
     },
     /// A cluster network was changed beyond what a running cluster can follow.
     #[error("spec.clusterNetwork {old} cannot become {new}: {why}")]
     ClusterNetwork {
-        /// What is applied.
+        /// The applied value.
         old: String,
-        /// What was asked.
+        /// The requested value.
         new: String,
         /// Why not.
         why: &'static str,

@@ -1,4 +1,4 @@
-//! Trying whether packets get from node to node: full-size ones that nobody may cut up.
+//! Probes whether full-size packets that must not be fragmented reach other nodes.
 //!
 //! Nodes try each other, each every other one, and publish what they found ([`Report`]); [`crate::mtu::probe`] makes of it what
 //! holds a change up. `docs/adr/0013-every-node-tries-every-other.md` tells why so little has to be published.

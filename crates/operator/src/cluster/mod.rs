@@ -1,4 +1,4 @@
-//! The watches of one leadership. Each kind is watched once, whoever follows it.
+//! The watches of one leadership. Each kind is watched once, for all its followers.
 
 mod projection;
 

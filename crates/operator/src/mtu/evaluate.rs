@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) held: Option<String>,
     /// Conditions for the operator's `Network`.
     pub(crate) conditions: Vec<ConditionUpdate>,
-    /// What cannot be understood and is worth a word, by reason.
+    /// Malformed input that is reported, by reason.
     pub(crate) problems: BTreeSet<(&'static str, String)>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn condition_update(condition: &Condition) -> ConditionUpdate {
     }
 }
 
-/// The condition where what is applied cannot be known: nothing is done until somebody says what it is.
+/// The condition if the applied record is unreadable: no node is assigned anything until it is restored.
 pub(crate) fn record_lost_condition(message: &str) -> ConditionUpdate {
     ConditionUpdate {
         kind: MtuConditionType::Held.as_str(),
@@ -147,7 +147,7 @@ pub(crate) enum InitialRecord {
     NotYet,
     /// This.
     Record(Record),
-    /// There was one: nodes were told of a change that nobody remembers.
+    /// It was lost: a MachineConfig carries a change, and no record describes it.
     Lost(String),
 }
 

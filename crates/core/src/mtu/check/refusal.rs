@@ -54,9 +54,9 @@ pub enum Refusal {
     /// The change does not begin where the cluster is.
     #[error("{} is {asked}, but the MTU that is applied is {applied}", Field::NetworkFrom)]
     From {
-        /// What was asked.
+        /// The requested value.
         asked: u32,
-        /// What is applied.
+        /// The applied value.
         applied: Mtu,
     },
     /// Outside what links and families allow.
@@ -64,7 +64,7 @@ pub enum Refusal {
     OutOfRange {
         /// Where it stands.
         field: Field,
-        /// What was asked.
+        /// The requested value.
         asked: u32,
         /// The smallest allowed.
         least: u32,
@@ -95,9 +95,9 @@ pub enum Refusal {
     WithoutMigration {
         /// Where it stands.
         field: Field,
-        /// What was asked.
+        /// The requested value.
         asked: u32,
-        /// What is applied.
+        /// The applied value.
         applied: Mtu,
     },
     /// The network is for one machine.
@@ -109,7 +109,7 @@ pub enum Refusal {
     OneMachine {
         /// Where something else is asked for.
         field: Field,
-        /// What is applied.
+        /// The applied value.
         applied: Mtu,
     },
     /// `spec.migration` was removed while nodes are under way and the MTU does not say where to.
@@ -190,7 +190,7 @@ pub enum Refusal {
         Field::MachineFrom
     )]
     HostsNotAtFrom {
-        /// What was asked.
+        /// The requested value.
         asked: Mtu,
         /// Where they are.
         run: Mtu,
